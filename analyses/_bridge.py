@@ -1,0 +1,143 @@
+"""What is particular to TransformerBridge 4.3: hook names, one wrong cache argument, and replaying single blocks.
+
+Only analyses/model.py uses this file. Everything here was measured; docs/architecture.md says where.
+"""
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from jaxtyping import Float
+
+# What an analysis may read or change in one block, and how the bridge spells it (`blocks.<layer>.` goes in front).
+POINTS: Mapping[str, str] = {
+    "resid_pre": "hook_resid_pre",  # [batch, pos, d_model] the stream before the block
+    "resid_mid": "hook_resid_mid",  # [batch, pos, d_model] after attention, before the MLP
+    "resid_post": "hook_resid_post",  # [batch, pos, d_model] after the block
+    "attn_out": "hook_attn_out",  # [batch, pos, d_model] what attention adds
+    "mlp_out": "hook_mlp_out",  # [batch, pos, d_model] what the MLP adds
+    "scores": "attn.hook_attn_scores",  # [batch, head, query, key] before the softmax, masked with the lowest float
+    "pattern": "attn.hook_pattern",  # [batch, head, query, key] after the softmax
+    "head_output": "attn.hook_z",  # [batch, pos, head, d_head] before the output matrix
+    "query": "attn.hook_q",  # [batch, pos, head, d_head] before rotation
+    "key": "attn.hook_k",  # [batch, pos, kv_head, d_head] before rotation, not repeated per query head
+    "value": "attn.hook_v",  # [batch, pos, kv_head, d_head]
+    "rotated_query": "attn.hook_rot_q",  # [batch, pos, head, d_head]
+    "rotated_key": "attn.hook_rot_k",  # [batch, pos, kv_head, d_head]
+}
+
+
+def guard_cache_argument() -> None:
+    """Let the bridge's attention find its cache under the name `cache` too. Idempotent.
+
+    transformers 5.24 renamed the argument `past_key_values` to `cache`. TransformerLens 4.3.0 reads only the old name:
+    the cache stays empty, every new token attends to itself alone, and nothing is raised ("Paris-------").
+    """
+    from transformer_lens.model_bridge.generalized_components.attention import AttentionBridge
+
+    original = AttentionBridge._update_kv_cache
+    if hasattr(original, "__wrapped__"):
+        return
+
+    @functools.wraps(original)
+    def update(self: Any, k: Any, v: Any, **named: Any) -> Any:
+        if named.get("past_key_values") is None and named.get("layer_past") is None:
+            named["past_key_values"] = named.get("cache")
+        return original(self, k, v, **named)
+
+    AttentionBridge._update_kv_cache = update
+
+
+def boot(folder: str, *, device: str, dtype: Any) -> Any:
+    """Bridge of a folder in Hugging Face format; its weights stay memory-mapped. Never runs code from the folder."""
+    from transformer_lens.model_bridge import TransformerBridge
+
+    guard_cache_argument()
+    return TransformerBridge.boot_transformers(folder, device=device, dtype=dtype, trust_remote_code=False)
+
+
+def wrap(hf_model: Any) -> Any:
+    """Bridge around a transformers model in memory, which it changes in place: its layers become the bridge's."""
+    import copy
+
+    from transformer_lens.model_bridge.sources import build_bridge_from_module
+
+    guard_cache_argument()
+    # sdpa returns no attention maps: the families that delegate attention to transformers would then have none.
+    hf_model.set_attn_implementation("eager")
+    # No tokenizer: the bridge would add a BOS to it, and it only ever sees ids.
+    return build_bridge_from_module(hf_model, type(hf_model).__name__, hf_config=copy.deepcopy(hf_model.config))
+
+
+@dataclass(frozen=True)
+class Calls:
+    """One base forward pass, kept so that single blocks can be run again with another stream.
+
+    `arguments[layer]` is everything a block got beside the stream: masks and rotary tables, whatever the family needs.
+    """
+
+    arguments: tuple[tuple[tuple[Any, ...], Mapping[str, Any]], ...]
+    resid: tuple[Float[Any, "1 pos d_model"], ...]  # by depth: before block 0, 1, ..., then after the last one
+    logits: Float[Any, "1 pos d_vocab"]
+
+
+def capture(blocks: Any, run: Callable[[], Any]) -> Calls:
+    """Record what every block receives while `run()` makes one forward pass of one text and returns its logits."""
+    arguments: list[Any] = [None] * len(blocks)
+    resid: list[Any] = [None] * (len(blocks) + 1)
+
+    def before(layer: int) -> Callable[..., None]:
+        def note(module: Any, args: tuple[Any, ...], named: dict[str, Any]) -> None:
+            rest = dict(named)
+            stream, tail = (args[0], args[1:]) if args else (rest.pop("hidden_states"), ())
+            arguments[layer] = (
+                tuple(_without_cache(a) for a in tail),
+                {k: _without_cache(v) for k, v in rest.items()},
+            )
+            resid[layer] = stream
+
+        return note
+
+    def after(module: Any, args: tuple[Any, ...], output: Any) -> None:
+        resid[-1] = _stream(output)
+
+    handles = [block.register_forward_pre_hook(before(i), with_kwargs=True) for i, block in enumerate(blocks)]
+    handles.append(blocks[-1].register_forward_hook(after))
+    try:
+        logits = run()
+    finally:
+        for handle in handles:
+            handle.remove()
+    return Calls(tuple(arguments), tuple(resid), logits)
+
+
+def replay(
+    block: Any, layer: int, resid: Float[Any, "batch pos d_model"], calls: Calls
+) -> Float[Any, "batch pos d_model"]:
+    """Run one block on another stream, with the arguments it had in the captured pass spread over the batch."""
+    tail, named = calls.arguments[layer]
+    batch = resid.shape[0]
+    output = block(resid, *(_spread("", t, batch) for t in tail), **{k: _spread(k, v, batch) for k, v in named.items()})
+    return _stream(output)
+
+
+def _stream(output: Any) -> Any:
+    return output[0] if isinstance(output, tuple) else output
+
+
+def _without_cache(value: Any) -> Any:
+    # A replayed block must not write into the cache of the captured pass (recognised by its methods: families differ).
+    return None if hasattr(value, "get_seq_length") and hasattr(value, "update") else value
+
+
+def _spread(name: str, value: Any, batch: int) -> Any:
+    """Captured arguments have batch 1: spread them without copying, where they have a batch axis."""
+    if isinstance(value, tuple):
+        return tuple(_spread(name, v, batch) for v in value)
+    if batch == 1 or not hasattr(value, "expand"):
+        return value
+    if name == "alibi":  # Bloom: [batch * head, 1, key], so the heads of a row must stay together
+        return value.repeat(batch, *[1] * (value.ndim - 1))
+    # Two axes are positions without a batch, or broadcast anyway; only from three on is the first one surely the batch.
+    return value.expand(batch, *value.shape[1:]) if value.ndim >= 3 and value.shape[0] == 1 else value

@@ -1,0 +1,1 @@
+"""Everything around the analyses: the backend that owns the model, components, figures, controls, the server."""

@@ -1,0 +1,298 @@
+"""The server's side of the wire: the `Backend` that pages use, over any transport.
+
+It keeps one loaded model and, for a while, one that is being opened beside it. When a worker dies it is started again and the
+waiting jobs are sent once more; a request that was running at two deaths is refused.
+"""
+
+import itertools
+import logging
+import threading
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from analyses._steps import Cost, Progress
+from analyses.sources import EMBEDDED
+from analyses.tokenization import Tokens
+from app.backend.jobs import RemoteJob
+from app.backend.protocol import Event, ModelInfo, Refused, Request, Stats, Status, Who
+from app.backend.service import import_map
+from app.backend.sessions import Call, Session, model_info
+from app.backend.transports import TRANSPORTS
+
+log = logging.getLogger(__name__)
+
+REPLY_SECONDS = 20.0  # a tokenizer needs milliseconds; a worker that is this late has stalled
+DEATHS_PER_REQUEST = 2
+STARTS_WITHOUT_SUCCESS = 2
+
+
+def still_loading() -> Refused:
+    """The refusal while no model answers yet."""
+    return Refused("busy", "The model is still being loaded; try again in a moment.")
+
+
+class RemoteBackend:
+    """See `Backend` in app/backend/protocol.py for what each method promises."""
+
+    def __init__(
+        self,
+        transport: str = "process",
+        *,
+        analyses: str = "analyses:ANALYSES",
+        source: str | None = None,
+        **options: Any,
+    ) -> None:
+        self.transport = transport
+        self._map_path = analyses
+        self._map = import_map(analyses)
+        self._lock = threading.RLock()
+        self._numbers = itertools.count(1)
+        self._calls: dict[int, Call] = {}
+        self._current: Session | None = None
+        self._opening: Session | None = None
+        self._error = ""
+        self._deaths: Counter[str] = Counter()
+        self._failed_starts = 0
+        self._restarts = 0
+        self._closed = False
+        self.open(source, **options)
+
+    # -- what is loaded ----------------------------------------------------------------------------------------------
+
+    def status(self) -> Status:
+        """What is loaded and what is being opened."""
+        with self._lock:
+            model = self._current.model if self._current else None
+            opening = self._opening or (
+                self._current if model is None else None
+            )  # the second: started again after a death
+            if opening is None:
+                return Status(model, error=self._error)
+            return Status(model, str(opening.source.get("source") or EMBEDDED), opening.progress, self._error)
+
+    def models(self) -> tuple[ModelInfo, ...]:
+        """The loaded model, or nothing."""
+        model = self.status().model
+        return () if model is None else (model,)
+
+    def open(self, source: str | None, **options: Any) -> None:
+        """Start a worker beside the one that answers; a newer call replaces an older one."""
+        with self._lock:
+            if self._closed:
+                return
+            self.cancel_open()
+            self._error = ""
+            self._opening = self._start({"source": source, **options})
+
+    def cancel_open(self) -> None:
+        """End the worker that is being started."""
+        with self._lock:
+            session, self._opening = self._opening, None
+        if session is not None:
+            self._retire(session)
+
+    def close(self) -> None:
+        """End every worker; jobs that wait are told."""
+        with self._lock:
+            self._closed = True
+            sessions = [session for session in (self._current, self._opening) if session is not None]
+            self._current = self._opening = None
+        for session in sessions:
+            self._retire(session)
+
+    # -- requests ----------------------------------------------------------------------------------------------------
+
+    def tokenize(self, text: str, **options: Any) -> Tokens:
+        """Keywords as `analyses.tokenization.tokenize_text`."""
+        try:
+            return Tokens(**self._call("tokenize", text=text, options=options))
+        except Refused as why:
+            if why.code == "bad_request":
+                raise ValueError(why.message) from None
+            raise
+
+    def estimate(self, request: Request) -> Cost:
+        """Computed here: cost functions need no model, only its measured profile."""
+        model = self._session().model
+        analysis = self._map.get(request.analysis)
+        if model is None or analysis is None:
+            raise (
+                still_loading()
+                if model is None
+                else Refused("bad_request", f"There is no analysis {request.analysis}.")
+            )
+        return analysis.cost(model.profile, len(request.tokens), request.params)
+
+    def submit(self, request: Request, who: Who) -> RemoteJob:
+        """Send a request; while a worker is started again, it waits here."""
+        with self._lock:
+            session = self._session()
+            number = next(self._numbers)
+            job = RemoteJob(request, who, lambda: self._cancel(number))
+            session.jobs[number] = job
+            if session.model is not None:  # else it is being started again, and gets its waiting jobs when it is ready
+                self._send_job(session, number, job)
+            return job
+
+    def stats(self) -> Stats:
+        """Asked from the worker."""
+        return Stats(transport=self.transport, restarts=self._restarts, **self._call("stats"))
+
+    # -- inside ------------------------------------------------------------------------------------------------------
+
+    def _session(self) -> Session:
+        with self._lock:
+            if self._current is None:
+                raise Refused("busy", self._error) if self._error else still_loading()
+            return self._current
+
+    def _start(self, source: Mapping[str, Any]) -> Session:
+        session = Session(TRANSPORTS[self.transport](self._map_path, source), source)
+        threading.Thread(target=self._read, args=(session,), name="backend", daemon=True).start()
+        return session
+
+    def _retire(self, session: Session) -> None:
+        with self._lock:
+            session.retired = True
+            jobs, session.jobs = list(session.jobs.values()), {}
+        for job in jobs:
+            job.put(Event("failed", failure=Refused("cancelled", "The model was closed.")))
+        session.link.kill()
+
+    def _send_job(self, session: Session, number: int, job: RemoteJob) -> None:
+        analysis = self._map.get(job.request.analysis)
+        if analysis is not None and session.model is not None:
+            job.key = job.request.key(session.model.config.fingerprint, analysis.version)
+        session.link.wire.send({"op": "submit", "job": number, **job.to_wire()})
+
+    def _cancel(self, number: int) -> None:
+        with self._lock:
+            for session in (self._current, self._opening):
+                if session is not None and number in session.jobs:
+                    session.link.wire.send({"op": "cancel", "job": number})
+
+    def _call(self, op: str, **body: Any) -> Any:
+        with self._lock:
+            session = self._session()
+            number = next(self._numbers)
+            call = self._calls[number] = Call(session)
+        session.link.wire.send({"op": op, "call": number, **body})
+        arrived = call.answered.wait(REPLY_SECONDS)
+        with self._lock:
+            self._calls.pop(number, None)
+        if not arrived:
+            raise Refused("busy", "The model's process does not answer; try again in a moment.")
+        if call.failure is not None:
+            raise call.failure
+        return call.value
+
+    # -- the reader of one session -----------------------------------------------------------------------------------
+
+    def _read(self, session: Session) -> None:
+        try:
+            while True:
+                self._handle(session, session.link.wire.receive())
+        except EOFError:
+            self._ended(session)
+
+    def _handle(self, session: Session, message: dict[str, Any]) -> None:
+        match message["op"]:
+            case "event":
+                self._event(session, message["job"], message["event"])
+            case "turn":
+                session.turn = message["key"]
+            case "reply":
+                with self._lock:
+                    call = self._calls.get(message["call"])
+                if call is not None:
+                    call.answer(message["value"], Refused(*message["failure"]) if message["failure"] else None)
+            case "loading":
+                session.progress = Progress(**message["progress"])
+            case "ready":
+                self._ready(session, message["info"])
+            case "failed" if not session.retired:
+                self._failed(session, message["message"])
+
+    def _event(self, session: Session, number: int, body: dict[str, Any]) -> None:
+        job = session.jobs.get(number)
+        if job is None:
+            return
+        failure = Refused(*body["failure"]) if "failure" in body else None
+        progress = Progress(**body["progress"]) if "progress" in body else None
+        result = None
+        if body["kind"] == "done":
+            try:
+                result = self._map[job.request.analysis].result(**body["result"])
+            except (TypeError, ValueError) as error:
+                body["kind"], failure = "failed", Refused("internal", f"The result does not fit its class: {error}")
+        if body["kind"] in ("done", "failed"):
+            with self._lock:
+                session.jobs.pop(number, None)
+        job.put(Event(body["kind"], body["ahead"], progress, result, body["seconds"], body["cached"], failure))
+        self._release(session)
+
+    def _ready(self, session: Session, info: dict[str, Any]) -> None:
+        session.model = model_info(info)
+        with self._lock:
+            if session.retired:
+                return
+            old, self._current = self._current, session
+            if self._opening is session:
+                self._opening = None
+            self._failed_starts = 0
+            for number, job in session.jobs.items():  # came back from a worker that died
+                self._send_job(session, number, job)
+        if old is not None and old is not session:
+            old.retired = True  # answers what it was asked, then ends
+            self._release(old)
+
+    def _failed(self, session: Session, sentence: str) -> None:
+        with self._lock:
+            if self._opening is session:
+                self._opening = None
+            if self._current is session:
+                self._current = None
+            self._error = sentence
+        self._retire(session)
+
+    def _release(self, session: Session) -> None:
+        if session.retired and not session.jobs and session is not self._current:
+            session.link.kill()
+
+    def _ended(self, session: Session) -> None:
+        """The wire closed: on purpose, or the worker died."""
+        with self._lock:
+            for call in [call for call in self._calls.values() if call.session is session]:
+                call.answer(None, Refused("worker_died", "The model's process ended; try again in a moment."))
+            if session.retired or self._closed:
+                for job in session.jobs.values():
+                    job.put(Event("failed", failure=Refused("worker_died", "The model's process ended; run it again.")))
+                return
+            session.retired = True
+            self._failed_starts += session.model is None
+            log.warning("the model's process ended unexpectedly")
+            if session.turn:
+                self._deaths[session.turn] += 1
+            self._restarts += 1
+            if self._failed_starts >= STARTS_WITHOUT_SUCCESS:
+                found = "its process ended twice while loading (often: not enough memory)"
+                self._failed(session, f"The model could not be opened: {found}; choose a smaller model or free memory.")
+                return
+            fresh = self._start(session.source)
+            fresh.jobs = {number: job for number, job in session.jobs.items() if self._may_return(job)}
+            if self._current is session:
+                self._current = fresh
+            else:
+                self._opening = fresh
+        session.link.kill()
+
+    def _may_return(self, job: RemoteJob) -> bool:
+        if self._deaths[job.key] < DEATHS_PER_REQUEST:
+            job.put(Event("queued"))
+            return True
+        sentence = (
+            "This request ended the model's process twice and is refused; choose a smaller view or another prompt."
+        )
+        job.put(Event("failed", failure=Refused("worker_died", sentence)))
+        return False

@@ -1,0 +1,90 @@
+"""Take it with you: the link, the table, the picture, and the Python that gives the same numbers."""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import plotly.graph_objects as go
+import streamlit as st
+
+from app.ui.frame import LINK_CHARACTERS, Frame
+
+
+def python_code(frame: Frame, imports: str, body: str) -> str:
+    """A script that reproduces what is on the page with the library alone.
+
+    Args:
+        frame: model, prompt and how it becomes tokens.
+        imports: names of `analyses` that `body` needs, besides load_model and run_tokenization.
+        body: lines that use `model` and `text`.
+    """
+    config = frame.model.config
+    source = "" if config.kind == "embedded" else repr(config.name)
+    if config.revision and source:
+        source += f", revision={config.revision!r}"
+    options = {"bos": frame.bos, "chat": frame.chat, "plain": frame.plain, "keep": frame.keep}
+    defaults = {"bos": "default", "chat": False, "plain": False, "keep": None}
+    changed = "".join(f", {name}={value!r}" for name, value in options.items() if value != defaults[name])
+    names = ", ".join(sorted({"load_model", "run_tokenization", *imports.replace(",", " ").split()}))
+    return (
+        f"from analyses import {names}\n\n"
+        f"model = load_model({source})\n"
+        f"text = run_tokenization(model, {frame.prompt!r}{changed})\n"
+        f"{body}\n"
+    )
+
+
+def take_with_you(
+    frame: Frame,
+    *,
+    tables: Mapping[str, Any],
+    figures: Mapping[str, Callable[[], go.Figure]],
+    code: str,
+) -> None:
+    """Downloads and code at the end of a page.
+
+    Args:
+        frame: what the page shows.
+        tables: file name without ending -> pandas table.
+        figures: file name without ending -> function that draws the figure (only when it is asked for).
+        code: what `python_code` returned.
+    """
+    with st.expander("Take it with you: link, data, picture, Python"):
+        if len(frame.prompt) <= LINK_CHARACTERS:
+            st.caption("The address of this page holds the prompt and every choice: copy it to share this view.")
+        else:
+            st.caption(
+                f"The prompt has {len(frame.prompt):,} characters, more than a link should carry "
+                f"({LINK_CHARACTERS:,}): "
+                "send the view as a file instead, and open it on the left."
+            )
+        with st.container(horizontal=True):
+            st.download_button(
+                "View (JSON)", saved_view(frame), "streamscope-view.json", "application/json", key="export.view"
+            )
+            for name, table in tables.items():
+                st.download_button(
+                    f"{name} (CSV)", table.to_csv(index=False), f"{name}.csv", "text/csv", key=f"export.{name}.csv"
+                )
+            for name, draw in figures.items():
+                st.download_button(
+                    f"{name} (HTML)",
+                    lambda draw=draw: draw().to_html(include_plotlyjs=True),
+                    f"{name}.html",
+                    "text/html",
+                    key=f"export.{name}.html",
+                )
+        st.caption("As PNG: the camera symbol at the top right of a picture.")
+        st.code(code, language="python")
+
+
+def saved_view(frame: Frame) -> str:
+    """The view as JSON: the prompt and every choice in the address of the page."""
+    choices = {
+        name: values[0] if len(values) == 1 else values for name, values in _address().items() if name != "prompt"
+    }
+    return json.dumps({"streamscope": 1, "prompt": frame.prompt, "choices": choices}, ensure_ascii=False, indent=1)
+
+
+def _address() -> dict[str, list[str]]:
+    return {name: st.query_params.get_all(name) for name in st.query_params}

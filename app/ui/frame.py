@@ -1,0 +1,172 @@
+"""The picture frame: the model and the prompt, in one place, shared by every page and kept in the address of the page."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import streamlit as st
+
+from analyses.tokenization import Tokens
+from app.backend import get_backend
+from app.backend.protocol import ModelInfo, Refused
+from app.catalogue import load_catalogue
+from app.ui.examples import EXAMPLES, look_for
+from app.ui.loading import show_opening, wait_for_model
+from app.ui.words import literal, say_error
+
+BOS_WORDS = {
+    "default": "What the tokenizer does by itself",
+    "none": "None",
+    "own": "The tokenizer's own",
+    "endoftext": "<|endoftext|>",
+}
+CUT_WORDS = {"refuse": "Refuse it", "start": "Keep its start", "end": "Keep its end"}
+LINK_CHARACTERS = 2000  # proxies usually accept addresses of 8 KB; a character may take 12 bytes there
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What every page is about."""
+
+    model: ModelInfo
+    prompt: str
+    tokens: Tokens
+    bos: str  # "default", "none", "own" or "endoftext"
+    chat: bool
+    plain: bool
+    keep: str | None  # the end of an over-long prompt that is kept; None: it is refused
+
+
+def draw_frame() -> None:
+    """Draw the sidebar and put the `Frame` where `current_frame` finds it.
+
+    Stops the page when there is nothing to show.
+    """
+    model = wait_for_model()
+    with st.sidebar:
+        _draw_model(model)
+        prompt = _draw_prompt()
+        options = _draw_choices(model, prompt)
+        tokens = _tokenize(prompt, options)
+        if tokens is not None:
+            _draw_usage(tokens)
+    if tokens is None:
+        st.stop()
+    st.session_state["frame"] = Frame(model, prompt, tokens, **options)
+
+
+def current_frame() -> Frame:
+    """The frame of this run."""
+    return st.session_state["frame"]
+
+
+def _draw_model(model: ModelInfo) -> None:
+    catalogue = load_catalogue()
+    config = model.config
+    status = get_backend().status()
+    st.markdown(f"**{literal(config.name)}**")
+    st.caption(literal(" · ".join(filter(None, [f"on {config.device}", config.dtype, config.note]))))
+    labels = [entry.label for entry in catalogue.entries]
+    if len(labels) > 1 or catalogue.any_hub_id:
+        with st.popover("Open another model", icon=":material/swap_horiz:", width="stretch"), st.form("frame.model"):
+            chosen = st.selectbox("Model", labels, key="frame.label")
+            typed = (
+                st.text_input("or a hub id", placeholder="owner/name", key="frame.hub_id")
+                if catalogue.any_hub_id
+                else ""
+            )
+            if st.form_submit_button("Open", width="stretch"):
+                _open(typed.strip() or chosen)
+    if status.opening:
+        show_opening(config.fingerprint)
+    elif status.error:
+        say_error(status.error)
+
+
+def _open(label: str) -> None:
+    try:
+        entry = load_catalogue().find(label)
+    except ValueError as error:
+        say_error(str(error))
+        return
+    get_backend().open(entry.source, revision=entry.revision)
+    st.rerun()
+
+
+def _draw_prompt() -> str:
+    """Example and prompt. The text is taken over on the button or Ctrl+Enter, not while it is typed."""
+
+    def use_example() -> None:
+        chosen = st.session_state["frame.example"]
+        if chosen is not None:
+            st.session_state["prompt"] = next(example.prompt for example in EXAMPLES if example.name == chosen)
+
+    names = [example.name for example in EXAMPLES]
+    st.selectbox(
+        "Example", names, index=None, key="frame.example", on_change=use_example, placeholder="Choose an example"
+    )
+    with st.form("frame.prompt", border=False):
+        prompt = st.text_area("Prompt", EXAMPLES[0].prompt, key="prompt", height=140, bind="query-params")
+        st.form_submit_button("Show", width="stretch", help="Ctrl+Enter in the text does the same.")
+    if hint := look_for(prompt):
+        st.caption(f"**Look for:** {literal(hint)}")
+    return prompt
+
+
+def _draw_choices(model: ModelInfo, prompt: str) -> dict[str, Any]:
+    """How the text becomes tokens."""
+    chat = plain = False
+    with st.expander("How it becomes tokens"):
+        if model.has_chat_template:
+            chat = st.toggle(
+                "Chat template",
+                key="chat",
+                bind="query-params",
+                help="Wrap the prompt as a user's message, with the marks this model was trained on.",
+            )
+        bos = st.selectbox(
+            "Token in front (BOS)",
+            list(model.bos_choices),
+            format_func=lambda choice: BOS_WORDS[choice],
+            key="bos",
+            bind="query-params",
+            disabled=chat,
+            help="Some models expect a beginning-of-sequence token. It changes the numbers. A chat template brings its own.",
+        )
+        plain = st.toggle(
+            "Treat special strings as plain text",
+            key="plain",
+            bind="query-params",
+            help="Off: text that spells a special token, such as an end-of-text mark, becomes that token.",
+        )
+        keep = st.selectbox(
+            "A prompt longer than the context",
+            list(CUT_WORDS),
+            format_func=CUT_WORDS.__getitem__,
+            key="keep",
+            bind="query-params",
+        )
+    return {"bos": "default" if chat else bos, "chat": chat, "plain": plain, "keep": None if keep == "refuse" else keep}
+
+
+def _tokenize(prompt: str, options: dict[str, Any]) -> Tokens | None:
+    try:
+        return get_backend().tokenize(prompt, **options)
+    except (ValueError, Refused) as error:
+        say_error(str(error))
+        return None
+
+
+def _draw_usage(tokens: Tokens) -> None:
+    used = len(tokens.ids)
+    st.progress(min(1.0, used / tokens.n_ctx), text=f"{used:,} of {tokens.n_ctx:,} tokens of the context")
+    if tokens.n_cut:
+        st.warning(
+            f"The {tokens.cut} of the prompt was cut: {tokens.n_cut:,} tokens are missing.",
+            icon=":material/content_cut:",
+        )
+    elif used > tokens.n_ctx:
+        st.warning(
+            f"{used - tokens.n_ctx:,} tokens too many for the model. Shorten the prompt, or keep one end of it "
+            f"(above).",
+            icon=":material/content_cut:",
+        )

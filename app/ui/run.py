@@ -1,0 +1,97 @@
+"""Run an analysis from a page: submit, show progress and the place in the queue, cancel when the page is redrawn."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import streamlit as st
+
+from app.backend import get_backend
+from app.backend.protocol import Event, Refused, Request
+from app.ui.session import who
+from app.ui.words import say_error, say_note
+
+POLL_SECONDS = 0.1
+QUIET_POLLS = 3  # quick answers show no progress bar: a bar that flashes is noise
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A result and the request it belongs to; an older one when the newest was refused."""
+
+    result: Any
+    tokens: tuple[int, ...]
+    params: Mapping[str, Any]
+    seconds: float
+    cached: bool
+    stale: bool = False
+
+
+def run(analysis: str, tokens: tuple[int, ...], *, slot: str, model: str, **params: Any) -> Outcome | None:
+    """The result of an analysis on the loaded model.
+
+    Args:
+        analysis: name in ANALYSES.
+        tokens: ids of the prompt.
+        slot: place on the page; a newer request on it cancels the older one.
+        model: fingerprint of the model the page shows.
+        params: JSON-able keywords of the analysis.
+
+    Returns:
+        The outcome; the previous one of this slot and model (`stale`) when the request was refused; None when there is none.
+    """
+    kept = f"outcome.{slot}"
+    place = st.empty()
+    try:
+        outcome = _wait(Request(analysis, tokens, params, model), slot, place)
+    except Refused as why:
+        place.empty()
+        say_error(why.message)
+        fingerprint, previous = st.session_state.get(kept, ("", None))
+        if previous is None or fingerprint != model:
+            return None
+        say_note(f"Below is still the previous result, for a prompt of {len(previous.tokens):,} tokens.")
+        return Outcome(previous.result, previous.tokens, previous.params, previous.seconds, previous.cached, stale=True)
+    place.empty()
+    st.session_state[kept] = (model, outcome)
+    return outcome
+
+
+def _wait(request: Request, slot: str, place: Any) -> Outcome:
+    """Poll until the job ends. Streamlit interrupts the script at `place.progress`, and `finally` cancels the job."""
+    job = get_backend().submit(request, who(slot))
+    final: Event | None = None
+    polls, told = 0, (0.0, "Waiting for the model")
+    try:
+        while final is None:
+            event = job.poll(POLL_SECONDS)
+            polls += 1
+            if event is not None and event.kind in ("done", "failed"):
+                final = event
+                break
+            told = _words(event) or told
+            if polls > QUIET_POLLS:
+                place.progress(told[0], text=told[1])
+    finally:
+        if final is None:
+            job.cancel()
+    if final.failure is not None:
+        raise final.failure
+    return Outcome(final.result, request.tokens, request.params, final.seconds, final.cached)
+
+
+def _words(event: Event | None) -> tuple[float, str] | None:
+    """Fraction and sentence of an event."""
+    if event is None:
+        return None
+    if event.kind == "queued":
+        return (
+            0.0,
+            f"{event.ahead} {'request comes' if event.ahead == 1 else 'requests come'} first"
+            if event.ahead
+            else "Starting",
+        )
+    if event.progress is not None and event.progress.total > 0:
+        fraction = min(1.0, event.progress.done / event.progress.total)
+        return fraction, event.progress.note or f"{fraction:.0%}"
+    return None

@@ -1,0 +1,4 @@
+"""A page with a bug."""
+
+factor = 0
+share = 1 / factor

@@ -1,0 +1,56 @@
+"""Models for the tests: the embedded one, loaded once, and tiny ones built in memory."""
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A wrapped model and the plain transformers model it was made from, with equal weights."""
+
+    model: Any
+    plain: Any
+
+
+@pytest.fixture(scope="session")
+def smol_dir() -> Path:
+    from analyses.sources import fetch, resolve
+
+    return fetch(resolve(None))
+
+
+@pytest.fixture(scope="session")
+def smol(smol_dir) -> Any:
+    from analyses.model import load_model
+
+    return load_model()
+
+
+@pytest.fixture(scope="session")
+def smol_hf(smol_dir) -> tuple[Any, Any]:
+    """The embedded model by transformers alone: (model, tokenizer)."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    model = AutoModelForCausalLM.from_pretrained(smol_dir, attn_implementation="eager").eval()
+    return model.requires_grad_(False), AutoTokenizer.from_pretrained(smol_dir)
+
+
+@pytest.fixture(scope="session")
+def tiny() -> Callable[[str], Pair]:
+    """`tiny(family)`: a tiny random model of a row of tests/tiny.py, built once. Leave no hooks or changes on it."""
+    from analyses.model import wrap_model
+    from tests.tiny import tiny_hf_model, tiny_tokenizer
+
+    @cache
+    def build(family: str) -> Pair:
+        hf_model = tiny_hf_model(family)
+        plain = copy.deepcopy(hf_model).requires_grad_(False)
+        return Pair(wrap_model(hf_model, tiny_tokenizer(), family), plain)
+
+    return build
