@@ -1,8 +1,9 @@
 """What is particular to TransformerBridge 4.3: hook names, one wrong cache argument, and replaying single blocks.
 
-Only analyses/model.py uses this file. Everything here was measured; docs/architecture.md says where.
+Only analyses/model.py uses this file.
 """
 
+import copy
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -50,24 +51,58 @@ def guard_cache_argument() -> None:
 
 
 def boot(folder: str, *, device: str, dtype: Any) -> Any:
-    """Bridge of a folder in Hugging Face format; its weights stay memory-mapped. Never runs code from the folder."""
+    """Bridge of a folder in Hugging Face format; its weights stay memory-mapped. Never runs code from the folder.
+
+    Raises:
+        ValueError: a family that the bridge does not know, or one without attention.
+    """
     from transformer_lens.model_bridge import TransformerBridge
+    from transformer_lens.model_bridge.sources._hf_format import determine_architecture_from_hf_config
+    from transformers import AutoConfig
 
     guard_cache_argument()
-    return TransformerBridge.boot_transformers(folder, device=device, dtype=dtype, trust_remote_code=False)
+    config = AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
+    try:
+        determine_architecture_from_hf_config(config)
+    except ValueError as error:
+        raise _unknown(config) from error
+    return _with_attention(
+        TransformerBridge.boot_transformers(folder, device=device, dtype=dtype, trust_remote_code=False), config
+    )
 
 
 def wrap(hf_model: Any) -> Any:
-    """Bridge around a transformers model in memory, which it changes in place: its layers become the bridge's."""
-    import copy
+    """Bridge around a transformers model in memory, which it changes in place: its layers become the bridge's.
 
+    Raises:
+        ValueError: as `boot`.
+    """
+    from transformer_lens.factories.architecture_adapter_factory import SUPPORTED_ARCHITECTURES
     from transformer_lens.model_bridge.sources import build_bridge_from_module
 
     guard_cache_argument()
+    architecture, config = type(hf_model).__name__, copy.deepcopy(hf_model.config)
+    if architecture not in SUPPORTED_ARCHITECTURES:
+        raise _unknown(config)
     # sdpa returns no attention maps: the families that delegate attention to transformers would then have none.
     hf_model.set_attn_implementation("eager")
     # No tokenizer: the bridge would add a BOS to it, and it only ever sees ids.
-    return build_bridge_from_module(hf_model, type(hf_model).__name__, hf_config=copy.deepcopy(hf_model.config))
+    return _with_attention(build_bridge_from_module(hf_model, architecture, hf_config=config), config)
+
+
+def _with_attention(bridge: Any, config: Any) -> Any:
+    if not hasattr(bridge, "blocks") or not getattr(config.get_text_config(), "num_attention_heads", None):
+        raise ValueError(
+            f"needs a stack of blocks with attention; found the family {config.model_type}; choose a transformer."
+        )
+    return bridge
+
+
+def _unknown(config: Any) -> ValueError:
+    return ValueError(
+        f"needs a family that TransformerBridge 4.3 knows; found {config.model_type}; choose another model, for example "
+        "one of the families GPT-2, Llama, Mistral, Qwen or Gemma."
+    )
 
 
 @dataclass(frozen=True)
@@ -83,7 +118,10 @@ class Calls:
 
 
 def capture(blocks: Any, run: Callable[[], Any]) -> Calls:
-    """Record what every block receives while `run()` makes one forward pass of one text and returns its logits."""
+    """Record what every block receives while `run()` makes one forward pass of one text and returns its logits.
+
+    `run` keeps no cache: a replayed block would write into it.
+    """
     arguments: list[Any] = [None] * len(blocks)
     resid: list[Any] = [None] * (len(blocks) + 1)
 
@@ -91,10 +129,7 @@ def capture(blocks: Any, run: Callable[[], Any]) -> Calls:
         def note(module: Any, args: tuple[Any, ...], named: dict[str, Any]) -> None:
             rest = dict(named)
             stream, tail = (args[0], args[1:]) if args else (rest.pop("hidden_states"), ())
-            arguments[layer] = (
-                tuple(_without_cache(a) for a in tail),
-                {k: _without_cache(v) for k, v in rest.items()},
-            )
+            arguments[layer] = (tail, rest)
             resid[layer] = stream
 
         return note
@@ -124,11 +159,6 @@ def replay(
 
 def _stream(output: Any) -> Any:
     return output[0] if isinstance(output, tuple) else output
-
-
-def _without_cache(value: Any) -> Any:
-    # A replayed block must not write into the cache of the captured pass (recognised by its methods: families differ).
-    return None if hasattr(value, "get_seq_length") and hasattr(value, "update") else value
 
 
 def _spread(name: str, value: Any, batch: int) -> Any:

@@ -5,7 +5,7 @@ from typing import Any
 from jaxtyping import Float
 
 DTYPES = ("float32", "bfloat16", "float16")
-SAME_AS_CPU_NATS = 5e-3  # KL divergence; the limit of half formats in docs/architecture.md section 2
+SAME_AS_CPU_NATS = 5e-3  # KL divergence; the limit of half formats in docs/architecture.md
 
 
 def choose_device(name: str | None) -> str:

@@ -33,7 +33,7 @@ SINKS = "attention sinks: each head may give part of its attention to a learned 
 
 @dataclass(frozen=True)
 class Limits:
-    """Tolerances of one number format (docs/architecture.md section 2)."""
+    """Tolerances of one number format (docs/architecture.md)."""
 
     logits: float  # float32: largest difference; half formats: KL divergence in nats
     rows: float  # of the sum of an attention row

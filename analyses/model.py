@@ -179,7 +179,7 @@ class HookedModel:
     ) -> Float[Any, "batch pos d_model"]:
         """The stream after a block, given the stream before it; any batch size, the captured text's positions.
 
-        Hooks of that block apply. Source: notes on replay in docs/architecture.md (equal to `forward` on 22 families).
+        Hooks of that block apply. Equal to `forward` where the model has the capability `replay`.
         """
         return _bridge.replay(self._bridge.blocks[layer], layer, resid, calls)
 
@@ -200,7 +200,7 @@ class HookedModel:
             )
         if ids.shape[0] == 0:
             raise ValueError("needs at least one text; found none; leave the batch out.")
-        # The longest row and the extreme ids stand for all: one check, whatever the batch.
+        # Rows are equally long, and the extreme ids stand for all: one check, whatever the batch.
         check_ids(ids[0].tolist(), **limits)
         check_ids([int(ids.min()), int(ids.max())], d_vocab=self.config.d_vocab, n_ctx=2)
         return ids.to(self.config.device)

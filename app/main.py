@@ -13,7 +13,7 @@ from app.ui.frame import draw_frame  # noqa: E402
 
 PAGES = {
     "Read": [st.Page(ROOT / "pages" / "tokens.py", title="Tokens", icon=":material/token:", default=True)],
-    "Model": [st.Page(ROOT / "pages" / "model.py", title="Model", icon=":material/deployed_code:", url_path="model")],
+    "": [st.Page(ROOT / "pages" / "model.py", title="Model", icon=":material/deployed_code:", url_path="model")],
 }
 
 st.set_page_config(page_title="Streamscope", page_icon=str(ROOT / "app" / "icon.svg"), layout="wide")

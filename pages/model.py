@@ -4,6 +4,7 @@ import streamlit as st
 
 from app.components.finding import finding
 from app.ui.frame import current_frame
+from app.ui.words import show_table
 from app.views.model_facts import capability_rows, check_rows, fact_rows
 
 model = current_frame().model
@@ -24,11 +25,11 @@ finding(
     key="model.finding",
 )
 st.subheader("Self-checks", help="Made on a few random tokens when the model was loaded.")
-st.dataframe(check_rows(model), hide_index=True)
+show_table(check_rows(model))
 st.subheader("What it is made of")
-st.dataframe(fact_rows(model), hide_index=True, height="content")
+show_table(fact_rows(model))
 st.subheader("What can be read and changed", help="Tried when the model was loaded, never assumed from its name.")
-st.dataframe(capability_rows(model), hide_index=True, height="content")
+show_table(capability_rows(model))
 st.subheader("What this does not show")
 st.write(
     "The self-checks compare the model with itself on a few tokens: they show that reading and changing it works, "

@@ -1,6 +1,7 @@
 """Models for the tests: the embedded one, loaded once, and tiny ones built in memory."""
 
 import copy
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -8,6 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+# Before torch is imported: waiting OpenMP threads must not spin while other tests need the cores
+# (app/backend/transports.py).
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 
 @dataclass(frozen=True)

@@ -272,8 +272,8 @@ class RemoteBackend:
             session.retired = True
             self._failed_starts += session.model is None
             log.warning("the model's process ended unexpectedly")
-            if session.turn:
-                self._deaths[session.turn] += 1
+            # Nothing was running: any of the waiting jobs may be to blame, and a loop of deaths has to end.
+            self._deaths.update([session.turn] if session.turn else {job.key for job in session.jobs.values()})
             self._restarts += 1
             if self._failed_starts >= STARTS_WITHOUT_SUCCESS:
                 found = "its process ended twice while loading (often: not enough memory)"

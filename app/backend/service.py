@@ -145,6 +145,10 @@ class Service:
         from analyses.model import load_model
         from app.backend.calibration import load_profile
 
+        if self._transport == "process":  # our own process: the page shows the progress, the terminal stays readable
+            from transformers.utils.logging import disable_progress_bar
+
+            disable_progress_bar()
         try:
             model = load_model(**self._source, on_progress=self._loading)
             self._loading(Progress(0.95, 1.0, "measuring how fast this machine is"))
@@ -160,7 +164,7 @@ class Service:
             return None
 
         def on_turn(key: str) -> None:
-            self._outbox.put({"op": "turn", "key": key})
+            self.wire.send({"op": "turn", "key": key})  # not through the outbox: it must be out before a death can come
 
         return Worker(model, self._analyses, profile, on_turn=on_turn)
 

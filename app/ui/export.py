@@ -1,6 +1,5 @@
 """Take it with you: the link, the table, the picture, and the Python that gives the same numbers."""
 
-import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -8,6 +7,7 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from app.ui.frame import LINK_CHARACTERS, Frame
+from app.ui.saved_view import write_view
 
 
 def python_code(frame: Frame, imports: str, body: str) -> str:
@@ -60,7 +60,11 @@ def take_with_you(
             )
         with st.container(horizontal=True):
             st.download_button(
-                "View (JSON)", saved_view(frame), "streamscope-view.json", "application/json", key="export.view"
+                "View (JSON)",
+                write_view(frame.prompt, st.session_state),
+                "streamscope-view.json",
+                "application/json",
+                key="export.view",
             )
             for name, table in tables.items():
                 st.download_button(
@@ -76,15 +80,3 @@ def take_with_you(
                 )
         st.caption("As PNG: the camera symbol at the top right of a picture.")
         st.code(code, language="python")
-
-
-def saved_view(frame: Frame) -> str:
-    """The view as JSON: the prompt and every choice in the address of the page."""
-    choices = {
-        name: values[0] if len(values) == 1 else values for name, values in _address().items() if name != "prompt"
-    }
-    return json.dumps({"streamscope": 1, "prompt": frame.prompt, "choices": choices}, ensure_ascii=False, indent=1)
-
-
-def _address() -> dict[str, list[str]]:
-    return {name: st.query_params.get_all(name) for name in st.query_params}

@@ -9,17 +9,12 @@ from analyses.tokenization import Tokens
 from app.backend import get_backend
 from app.backend.protocol import ModelInfo, Refused
 from app.catalogue import load_catalogue
+from app.ui.choices import BOS_WORDS, CUT_WORDS
 from app.ui.examples import EXAMPLES, look_for
 from app.ui.loading import show_opening, wait_for_model
+from app.ui.saved_view import read_view
 from app.ui.words import literal, say_error
 
-BOS_WORDS = {
-    "default": "What the tokenizer does by itself",
-    "none": "None",
-    "own": "The tokenizer's own",
-    "endoftext": "<|endoftext|>",
-}
-CUT_WORDS = {"refuse": "Refuse it", "start": "Keep its start", "end": "Keep its end"}
 LINK_CHARACTERS = 2000  # proxies usually accept addresses of 8 KB; a character may take 12 bytes there
 
 
@@ -49,6 +44,7 @@ def draw_frame() -> None:
         tokens = _tokenize(prompt, options)
         if tokens is not None:
             _draw_usage(tokens)
+        _draw_open_view()
     if tokens is None:
         st.stop()
     st.session_state["frame"] = Frame(model, prompt, tokens, **options)
@@ -170,3 +166,23 @@ def _draw_usage(tokens: Tokens) -> None:
             f"(above).",
             icon=":material/content_cut:",
         )
+
+
+def _draw_open_view() -> None:
+    """Open a view that was saved as a file."""
+
+    def take_over() -> None:
+        file = st.session_state["frame.view"]
+        if file is None:
+            return
+        try:
+            read_view(file.getvalue().decode("utf-8", "replace"), st.session_state)
+        except ValueError as error:
+            st.session_state["frame.view_error"] = str(error)
+
+    with st.expander("Open a saved view"):
+        st.file_uploader(
+            "A view (JSON)", type="json", key="frame.view", on_change=take_over, label_visibility="collapsed"
+        )
+        if error := st.session_state.pop("frame.view_error", ""):
+            say_error(error)

@@ -1,8 +1,12 @@
-"""Sentences that may contain a person's text, shown literally."""
+"""Sentences, tables and pictures that may contain a person's text, shown literally and readable in both themes."""
 
 import re
+from collections.abc import Mapping, Sequence
 
+import plotly.graph_objects as go
 import streamlit as st
+
+from app.figures.theme import text_colour
 
 _MARKS = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~$:&^=@])")
 
@@ -20,3 +24,14 @@ def say_error(sentence: str) -> None:
 def say_note(sentence: str) -> None:
     """A quiet remark beside a picture."""
     st.caption(literal(sentence))
+
+
+def show_table(columns: Mapping[str, Sequence[str]]) -> None:
+    """A small table whose cells wrap; the text is shown literally."""
+    st.table({name: [literal(cell) for cell in cells] for name, cells in columns.items()}, hide_index=True)
+
+
+def show_figure(figure: go.Figure, *, key: str, alt: str) -> None:
+    """A figure in the colours of the page's theme, with a text alternative for screen readers."""
+    dark = st.context.theme.type == "dark"
+    st.plotly_chart(text_colour(figure, dark=dark), key=key, config={"displaylogo": False}, alt=alt)

@@ -4,7 +4,8 @@ import streamlit as st
 
 from app.backend import get_backend
 from app.backend.protocol import Refused
-from app.ui.frame import BOS_WORDS, Frame
+from app.ui.choices import BOS_WORDS
+from app.ui.frame import Frame
 from app.ui.run import run
 from app.ui.token_text import percent, visible
 from app.ui.words import say_error

@@ -7,6 +7,7 @@ from analyses.tokenization import Tokens
 from app.backend import get_backend
 from app.figures.languages import languages_figure
 from app.ui.frame import Frame
+from app.ui.words import show_figure
 
 OWN = "Your prompt"
 MEASURES = {
@@ -38,10 +39,9 @@ def draw_languages(frame: Frame) -> None:
         key="measure",
         bind="query-params",
     )
-    st.plotly_chart(
+    show_figure(
         languages_figure(costs, measure=measure, own=OWN if own else None),
         key="tokens.languages",
-        config={"displaylogo": False},
         alt="Tokens per language",
     )
     st.caption(

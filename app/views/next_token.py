@@ -11,6 +11,7 @@ from app.backend.protocol import ModelInfo
 from app.figures.next_token import next_token_figure
 from app.figures.sampling import sampling_figure
 from app.ui.token_text import percent, visible
+from app.ui.words import show_figure
 
 VIEWS = ("The model's own", "Sampling")
 
@@ -43,7 +44,7 @@ def draw_next_token(model: ModelInfo, result: NextToken) -> None:
     labels = labels_of(model, result.ids)
     if view == VIEWS[0]:
         figure = next_token_figure(labels, result.probability, ids=result.ids.tolist())
-        st.plotly_chart(figure, key="tokens.next", config={"displaylogo": False}, alt="Most probable next tokens")
+        show_figure(figure, key="tokens.next", alt="Most probable next tokens")
         shown = percent(min(1.0, float(result.probability.sum())))
         st.caption(
             f"The {len(labels)} tokens shown hold {shown} of the probability of all {len(result.logits):,} tokens."
@@ -78,12 +79,7 @@ def draw_next_token(model: ModelInfo, result: NextToken) -> None:
         )
     sampled = reshape_distribution(result.logits, temperature=temperature, top_k=top_k, top_p=top_p)
     figure = sampling_figure(labels, result.probability, sampled.probability[result.ids], ids=result.ids.tolist())
-    st.plotly_chart(
-        figure,
-        key="tokens.sampling",
-        config={"displaylogo": False},
-        alt="Next tokens before and after sampling settings",
-    )
+    show_figure(figure, key="tokens.sampling", alt="Next tokens before and after sampling settings")
     tokens = "1 token" if sampled.n_kept == 1 else f"{sampled.n_kept:,} tokens"
     st.caption(
         f"{tokens} of {len(result.logits):,} can still be drawn; they held {percent(sampled.kept_mass)} at this "

@@ -27,9 +27,10 @@ def model(folder):
 
 
 @pytest.fixture(scope="module", params=["thread", "process"])
-def backend(request, folder):
+def backend(request, folder, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("STREAMSCOPE_LIMIT_SECONDS", "100000")
+        patch.setenv("STREAMSCOPE_CACHE", str(tmp_path_factory.mktemp("cache")))  # the profile is measured here
         if request.param == "process":
             patch.setenv("STREAMSCOPE_TEST_CHILD", "1")
         made = RemoteBackend(request.param, analyses=ANALYSES, source=folder)
@@ -147,7 +148,7 @@ def test_cancel_stops_a_running_job_and_leaves_nothing_behind(backend):
 
 
 def test_a_shared_computation_goes_on_until_its_last_waiter_leaves(backend):
-    request = Request("sweep", PROMPT, {"times": 300})
+    request = Request("sweep", PROMPT, {"times": 100})
     first, second = backend.submit(request, ANN), backend.submit(request, BOB)
     first.cancel()
     with pytest.raises(Refused):
@@ -245,7 +246,7 @@ def test_another_model_opens_beside_the_loaded_one_and_a_bad_one_changes_nothing
     backend.cancel_open()
     assert backend.status().opening == "" and backend.models()[0].config == before.config
 
-    long = backend.submit(Request("sweep", PROMPT, {"times": 3000}), ANN)
+    long = backend.submit(Request("sweep", PROMPT, {"times": 1000}), ANN)
     backend.open(str(other))
     wait_until(lambda: backend.models()[0].config.family == "gpt2")
     assert long.result(120).values.shape == (1,), "a job of the old model finishes there"
