@@ -43,6 +43,11 @@ class Catalogue:
         raise ValueError(f"needs one of: {names}{also}; found {label!r}; choose a model of this server's list.")
 
 
+def label_of(source: str) -> str:
+    """What the page calls a source that is being opened."""
+    return next((entry.label for entry in load_catalogue().entries if entry.source == source), source)
+
+
 def looks_like_hub_id(text: str) -> bool:
     """Whether a text has the form owner/name and is no path."""
     owner, slash, name = text.partition("@")[0].partition("/")

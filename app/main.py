@@ -11,10 +11,11 @@ import streamlit as st  # noqa: E402 (the project's root has to be on the path f
 
 from app.ui.frame import draw_frame  # noqa: E402
 
-PAGES = {
-    "Read": [st.Page(ROOT / "pages" / "tokens.py", title="Tokens", icon=":material/token:", default=True)],
-    "": [st.Page(ROOT / "pages" / "model.py", title="Model", icon=":material/deployed_code:", url_path="model")],
-}
+# Two pages need no groups. Later: {"Read": [...], "Change": [...], "Count": [...], "": [the model page]}.
+PAGES = [
+    st.Page(ROOT / "pages" / "tokens.py", title="Tokens", icon=":material/token:", default=True),
+    st.Page(ROOT / "pages" / "model.py", title="Model", icon=":material/deployed_code:", url_path="model"),
+]
 
 st.set_page_config(page_title="Streamscope", page_icon=str(ROOT / "app" / "icon.svg"), layout="wide")
 if st.get_option("browser.gatherUsageStats") is not False:

@@ -71,7 +71,7 @@ def one_run(browser, prompts: list[str]) -> dict[str, float]:
         page = browser.new_page(viewport={"width": 1400, "height": 900})
         page.goto(address)
         page.wait_for_selector(".st-key-finding .finding", timeout=120_000)
-        page.wait_for_selector(".st-key-tokens_next .js-plotly-plot", timeout=60_000)
+        page.wait_for_selector(".st-key-tokens-next .js-plotly-plot", timeout=60_000)
         found["usable page"] = time.perf_counter() - begun
         page.wait_for_timeout(1500)
         times = []

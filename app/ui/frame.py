@@ -61,9 +61,13 @@ def _draw_model(model: ModelInfo) -> None:
     status = get_backend().status()
     st.markdown(f"**{literal(config.name)}**")
     st.caption(literal(" · ".join(filter(None, [f"on {config.device}", config.dtype, config.note]))))
+    if status.opening:
+        show_opening(config.fingerprint)
+    elif status.error:
+        say_error(f"{status.error} {config.name} is still open.")
     labels = [entry.label for entry in catalogue.entries]
     if len(labels) > 1 or catalogue.any_hub_id:
-        with st.popover("Open another model", icon=":material/swap_horiz:", width="stretch"), st.form("frame.model"):
+        with st.expander("Open another model"), st.form("frame.model", border=False):
             chosen = st.selectbox("Model", labels, key="frame.label")
             typed = (
                 st.text_input("or a hub id", placeholder="owner/name", key="frame.hub_id")
@@ -72,10 +76,6 @@ def _draw_model(model: ModelInfo) -> None:
             )
             if st.form_submit_button("Open", width="stretch"):
                 _open(typed.strip() or chosen)
-    if status.opening:
-        show_opening(config.fingerprint)
-    elif status.error:
-        say_error(status.error)
 
 
 def _open(label: str) -> None:

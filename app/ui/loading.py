@@ -6,6 +6,7 @@ import streamlit as st
 
 from app.backend import get_backend
 from app.backend.protocol import ModelInfo, Status
+from app.catalogue import label_of
 from app.ui.words import literal, say_error
 
 POLL_SECONDS = 0.2
@@ -33,7 +34,7 @@ def _bar(status: Status) -> tuple[float, str]:
     progress = status.progress
     fraction = min(1.0, progress.done / progress.total) if progress is not None and progress.total > 0 else 0.0
     note = progress.note if progress is not None and progress.note else "loading"
-    return fraction, f"Opening {literal(status.opening)}: {literal(note)} ({fraction:.0%})"
+    return fraction, f"Opening {literal(label_of(status.opening))}: {literal(note)} ({fraction:.0%})"
 
 
 @st.fragment(run_every=0.5)

@@ -1,8 +1,9 @@
 """A backend without a model: a vocabulary of a few words and every byte, and logits that a reader can work out by hand.
 
-After the tokens read so far, `target` = (3 * the sum of their ids + their number) modulo the vocabulary; the logit of id i is
--(i - target modulo the vocabulary) / 2. So `target` has 1 - exp(-1/2) = 39.3 % (all but 1e-57 of the rest being a geometric
-series), the next id exp(-1/2) times as much, and so on, and every choice that changes a token changes the answer.
+After the tokens read so far, `target` = (3 * the sum of their ids + their number + 96) modulo the vocabulary, which is
+" Paris" after "The capital of France is". The logit of id i is -((i - target) modulo the vocabulary) / 2. So `target` has
+1 - exp(-1/2) = 39.3 %, the next id exp(-1/2) times as much, and so on (a geometric series whose entropy is 2.46 bits), and
+every choice that changes a token changes the answer.
 """
 
 import re
@@ -25,9 +26,8 @@ WORDS = ["The", " capital", " of", " France", " is", " Paris", "strawberry", " s
 PIECES = [bytes([i]) for i in range(256)] + [BOS.encode(), END.encode()] + [word.encode() for word in WORDS]
 IDS = {piece: i for i, piece in enumerate(PIECES)}
 SPECIAL = {IDS[BOS.encode()], IDS[END.encode()]}
-TURN = (BOS, "user: ", "\nassistant: ")  # the chat template
+TURN = ("user: ", "\nassistant: ")  # the chat template, after its own BOS
 N_CTX = 64
-TOP = 1 - np.exp(-0.5)  # the probability of the most probable token, whatever the prompt
 
 
 def model_info(name: str = "stub-model", **changes: Any) -> ModelInfo:
@@ -85,7 +85,7 @@ def next_token(ids: tuple[int, ...], position: int = -1, top_k: int = 10) -> Nex
     """The canned distribution after a position."""
     position %= len(ids)
     read = ids[: position + 1]
-    target = (3 * sum(read) + len(read)) % len(PIECES)
+    target = (3 * sum(read) + len(read) + 96) % len(PIECES)
     logits = (-((np.arange(len(PIECES)) - target) % len(PIECES)) / 2).astype(np.float32)
     top = np.argsort(-logits, kind="stable")[:top_k].astype(np.int32)
     log_probability = log_softmax(logits)
@@ -104,7 +104,7 @@ def tokenize(
 ) -> Tokens:
     """The longest piece that fits, from the left; special ones only when the text is not plain. No BOS by default."""
     front = {"own": BOS, "endoftext": END}.get(bos, BOS if chat else "")
-    whole = f"{BOS}{TURN[1]}{text}{TURN[2]}" if chat else text
+    whole = f"{BOS}{TURN[0]}{text}{TURN[1]}" if chat else text
     known = sorted(PIECES[256:] if not plain else PIECES[258:], key=len, reverse=True)
     pattern = re.compile("|".join(re.escape(piece.decode()) for piece in known) + "|.", re.DOTALL)
     rows = [(IDS[front.encode()], -1, -1)] if front and not chat else []
@@ -158,6 +158,7 @@ class StubBackend:
     """Answers at once. `news` come before every answer; `refuse_job` and `refuse_tokens` are raised instead of one."""
 
     now: Status = field(default_factory=lambda: Status(model_info()))
+    coming: list[Status] = field(default_factory=list)  # what `status` says next, one a call
     news: tuple[Event | None, ...] = ()
     refuse_job: Refused | None = None
     refuse_submit: Refused | None = None
@@ -170,6 +171,8 @@ class StubBackend:
     closed: int = 0
 
     def status(self) -> Status:
+        if self.coming:
+            self.now = self.coming.pop(0)
         return self.now
 
     def models(self) -> tuple[ModelInfo, ...]:
