@@ -7,13 +7,13 @@ waiting jobs are sent once more; a request that was running at two deaths is ref
 import itertools
 import logging
 import threading
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
 from analyses._steps import Cost, Progress
 from analyses.sources import EMBEDDED
 from analyses.tokenization import Tokens
+from app.backend.deaths import Deaths
 from app.backend.jobs import RemoteJob
 from app.backend.protocol import Event, ModelInfo, Refused, Request, Stats, Status, Who
 from app.backend.service import import_map
@@ -23,8 +23,6 @@ from app.backend.transports import TRANSPORTS
 log = logging.getLogger(__name__)
 
 REPLY_SECONDS = 20.0  # a tokenizer needs milliseconds; a worker that is this late has stalled
-DEATHS_PER_REQUEST = 2
-STARTS_WITHOUT_SUCCESS = 2
 
 
 def still_loading() -> Refused:
@@ -49,12 +47,11 @@ class RemoteBackend:
         self._lock = threading.RLock()
         self._numbers = itertools.count(1)
         self._calls: dict[int, Call] = {}
+        self._sessions: list[Session] = []  # every one whose wire is open, also one that only finishes its jobs
         self._current: Session | None = None
         self._opening: Session | None = None
         self._error = ""
-        self._deaths: Counter[str] = Counter()
-        self._failed_starts = 0
-        self._restarts = 0
+        self._deaths = Deaths()
         self._closed = False
         self.open(source, **options)
 
@@ -64,17 +61,14 @@ class RemoteBackend:
         """What is loaded and what is being opened."""
         with self._lock:
             model = self._current.model if self._current else None
-            opening = self._opening or (
-                self._current if model is None else None
-            )  # the second: started again after a death
+            opening = self._opening or (self._current if model is None else None)  # the second: started after a death
             if opening is None:
                 return Status(model, error=self._error)
             return Status(model, str(opening.source.get("source") or EMBEDDED), opening.progress, self._error)
 
     def models(self) -> tuple[ModelInfo, ...]:
         """The loaded model, or nothing."""
-        model = self.status().model
-        return () if model is None else (model,)
+        return () if (model := self.status().model) is None else (model,)
 
     def open(self, source: str | None, **options: Any) -> None:
         """Start a worker beside the one that answers; a newer call replaces an older one."""
@@ -115,13 +109,10 @@ class RemoteBackend:
     def estimate(self, request: Request) -> Cost:
         """Computed here: cost functions need no model, only its measured profile."""
         model = self._session().model
-        analysis = self._map.get(request.analysis)
-        if model is None or analysis is None:
-            raise (
-                still_loading()
-                if model is None
-                else Refused("bad_request", f"There is no analysis {request.analysis}.")
-            )
+        if model is None:
+            raise still_loading()
+        if (analysis := self._map.get(request.analysis)) is None:
+            raise Refused("bad_request", f"There is no analysis {request.analysis}.")
         return analysis.cost(model.profile, len(request.tokens), request.params)
 
     def submit(self, request: Request, who: Who) -> RemoteJob:
@@ -137,7 +128,7 @@ class RemoteBackend:
 
     def stats(self) -> Stats:
         """Asked from the worker."""
-        return Stats(transport=self.transport, restarts=self._restarts, **self._call("stats"))
+        return Stats(transport=self.transport, restarts=self._deaths.total, **self._call("stats"))
 
     # -- inside ------------------------------------------------------------------------------------------------------
 
@@ -149,6 +140,7 @@ class RemoteBackend:
 
     def _start(self, source: Mapping[str, Any]) -> Session:
         session = Session(TRANSPORTS[self.transport](self._map_path, source), source)
+        self._sessions.append(session)
         threading.Thread(target=self._read, args=(session,), name="backend", daemon=True).start()
         return session
 
@@ -168,11 +160,23 @@ class RemoteBackend:
 
     def _cancel(self, number: int) -> None:
         with self._lock:
-            for session in (self._current, self._opening):
-                if session is not None and number in session.jobs:
-                    session.link.wire.send({"op": "cancel", "job": number})
+            session = next((session for session in self._sessions if number in session.jobs), None)
+            if session is None:
+                return
+            if session.model is not None:
+                session.link.wire.send({"op": "cancel", "job": number})
+            else:  # waits for a worker that is being started again
+                session.jobs.pop(number).put(Event("failed", failure=Refused("cancelled", "Stopped.")))
 
     def _call(self, op: str, **body: Any) -> Any:
+        try:
+            return self._ask(op, **body)
+        except Refused as why:
+            if why.code != "worker_died":
+                raise
+            return self._ask(op, **body)  # the model was replaced between question and answer: ask the new one
+
+    def _ask(self, op: str, **body: Any) -> Any:
         with self._lock:
             session = self._session()
             number = next(self._numbers)
@@ -193,7 +197,8 @@ class RemoteBackend:
         try:
             while True:
                 self._handle(session, session.link.wire.receive())
-        except EOFError:
+        except (EOFError, ValueError) as error:  # ValueError: a message this version cannot read
+            log.debug("wire ended: %s", error)
             self._ended(session)
 
     def _handle(self, session: Session, message: dict[str, Any]) -> None:
@@ -240,7 +245,7 @@ class RemoteBackend:
             old, self._current = self._current, session
             if self._opening is session:
                 self._opening = None
-            self._failed_starts = 0
+            self._deaths.started()
             for number, job in session.jobs.items():  # came back from a worker that died
                 self._send_job(session, number, job)
         if old is not None and old is not session:
@@ -263,6 +268,7 @@ class RemoteBackend:
     def _ended(self, session: Session) -> None:
         """The wire closed: on purpose, or the worker died."""
         with self._lock:
+            self._sessions.remove(session)
             for call in [call for call in self._calls.values() if call.session is session]:
                 call.answer(None, Refused("worker_died", "The model's process ended; try again in a moment."))
             if session.retired or self._closed:
@@ -270,12 +276,10 @@ class RemoteBackend:
                     job.put(Event("failed", failure=Refused("worker_died", "The model's process ended; run it again.")))
                 return
             session.retired = True
-            self._failed_starts += session.model is None
             log.warning("the model's process ended unexpectedly")
-            # Nothing was running: any of the waiting jobs may be to blame, and a loop of deaths has to end.
-            self._deaths.update([session.turn] if session.turn else {job.key for job in session.jobs.values()})
-            self._restarts += 1
-            if self._failed_starts >= STARTS_WITHOUT_SUCCESS:
+            waiting = [job.key for job in session.jobs.values()]
+            self._deaths.died(session.turn, waiting, was_ready=session.model is not None)
+            if not self._deaths.may_start():
                 found = "its process ended twice while loading (often: not enough memory)"
                 self._failed(session, f"The model could not be opened: {found}; choose a smaller model or free memory.")
                 return
@@ -288,11 +292,9 @@ class RemoteBackend:
         session.link.kill()
 
     def _may_return(self, job: RemoteJob) -> bool:
-        if self._deaths[job.key] < DEATHS_PER_REQUEST:
+        if self._deaths.may_return(job.key):
             job.put(Event("queued"))
             return True
-        sentence = (
-            "This request ended the model's process twice and is refused; choose a smaller view or another prompt."
-        )
-        job.put(Event("failed", failure=Refused("worker_died", sentence)))
+        why = "This request ended the model's process twice and is refused; choose a smaller view or another prompt."
+        job.put(Event("failed", failure=Refused("worker_died", why)))
         return False

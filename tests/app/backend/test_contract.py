@@ -253,3 +253,27 @@ def test_another_model_opens_beside_the_loaded_one_and_a_bad_one_changes_nothing
     backend.open(folder)
     wait_until(lambda: backend.models()[0].config.family == "llama" or backend.status().error)
     assert backend.status().error == ""
+
+
+def test_a_job_that_waits_for_a_new_worker_can_be_cancelled_and_one_of_a_replaced_model_too(backend, folder, tmp_path):
+    backend.submit(Request("kill", PROMPT, {"flag": str(tmp_path / "died")}), Who("mallory", "page"))
+    wait_until(lambda: not backend.models())
+    waiting = backend.submit(Request("sweep", PROMPT, {"times": 100_000}), ANN)
+    waiting.cancel()
+    with pytest.raises(Refused) as caught:
+        waiting.result(10)
+    assert caught.value.code == "cancelled"
+
+    wait_until(backend.models)
+    running = backend.submit(Request("sweep", PROMPT, {"times": 100_000}), ANN)
+    wait_until_running(running)
+    (before,) = backend.models()
+    backend.open(str(save_tiny("gpt2", tmp_path / "gpt2")))
+    wait_until(lambda: backend.models()[0].config.fingerprint != before.config.fingerprint)
+    running.cancel()
+    with pytest.raises(Refused) as caught:
+        running.result(60)
+    assert caught.value.code == "cancelled"
+    wait_until(lambda: len(backend._sessions) == 1)  # the replaced worker has ended
+    backend.open(folder)
+    wait_until(lambda: backend.models()[0].config.fingerprint == before.config.fingerprint)
