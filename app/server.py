@@ -28,6 +28,7 @@ from starlette.routing import Route  # noqa: E402
 from starlette.types import ASGIApp, Message, Receive, Scope, Send  # noqa: E402
 
 from app.backend import get_backend, use_backend  # noqa: E402
+from app.backend.protocol import Refused  # noqa: E402
 from app.ui.session import USER_COOKIE  # noqa: E402
 
 
@@ -90,9 +91,12 @@ async def health(request: Request) -> JSONResponse:
     body: dict[str, Any] = {"state": "loading", "opening": status.opening, "error": status.error}
     if status.model is not None:
         config = status.model.config
-        numbers = await anyio.to_thread.run_sync(backend.stats)
         body |= {"state": "ready", "model": config.name, "device": config.device, "dtype": config.dtype}
-        body |= {"transport": numbers.transport, "waiting": numbers.waiting, "restarts": numbers.restarts}
+        try:
+            numbers = await anyio.to_thread.run_sync(backend.stats)
+            body |= {"transport": numbers.transport, "waiting": numbers.waiting, "restarts": numbers.restarts}
+        except Refused as why:  # the worker has just died or stalled
+            body |= {"state": "loading", "error": why.message}
     elif status.error:
         body["state"] = "failed"
     return JSONResponse(body, status_code=503 if body["state"] == "failed" else 200)

@@ -161,11 +161,9 @@ class RemoteBackend:
     def _cancel(self, number: int) -> None:
         with self._lock:
             session = next((session for session in self._sessions if number in session.jobs), None)
-            if session is None:
-                return
-            if session.model is not None:
+            if session is not None and session.model is not None:
                 session.link.wire.send({"op": "cancel", "job": number})
-            else:  # waits for a worker that is being started again
+            elif session is not None:  # waits for a worker that is being started again
                 session.jobs.pop(number).put(Event("failed", failure=Refused("cancelled", "Stopped.")))
 
     def _call(self, op: str, **body: Any) -> Any:
@@ -234,6 +232,7 @@ class RemoteBackend:
         if body["kind"] in ("done", "failed"):
             with self._lock:
                 session.jobs.pop(number, None)
+                self._deaths.forgive(job.key)
         job.put(Event(body["kind"], body["ahead"], progress, result, body["seconds"], body["cached"], failure))
         self._release(session)
 

@@ -25,6 +25,10 @@ class Deaths:
         self._failed_starts += not was_ready
         self._blamed.update([running] if running else set(waiting))
 
+    def forgive(self, key: str) -> None:
+        """A request ended well."""
+        self._blamed.pop(key, None)
+
     def may_return(self, key: str) -> bool:
         """Whether a request is sent to the next worker."""
         return self._blamed[key] < DEATHS_PER_REQUEST

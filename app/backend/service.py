@@ -21,6 +21,9 @@ from app.backend.worker import Worker, wire_fields
 
 log = logging.getLogger(__name__)
 
+# transformers builds a model under a process-wide "meta" device: of two that load at the same time, one may end up without data.
+_one_load = threading.Lock()
+
 
 def import_map(path: str) -> Mapping[str, Analysis]:
     """The ANALYSES map at "package.module:NAME"; the path is a start argument, never part of a request."""
@@ -150,14 +153,16 @@ class Service:
 
             disable_progress_bar()
         try:
-            model = load_model(**self._source, on_progress=self._loading)
+            with _one_load:
+                self._loading(Progress(0.0, 1.0, "starting"))  # raises when it was cancelled while it waited
+                model = load_model(**self._source, on_progress=self._loading)
             self._loading(Progress(0.95, 1.0, "measuring how fast this machine is"))
             profile = load_profile(model)
             self._tokenizer = copy.deepcopy(model.tokenizer)  # the lane's own: tokenizers keep state between calls
         except Cancelled:
             return None
         except (ValueError, OSError, MemoryError, RuntimeError) as error:
-            log.error("could not open %s", self._source, exc_info=error)
+            log.error("could not open %s", self._source, exc_info=not isinstance(error, ValueError))
             self._fail_to_open(
                 str(error) if isinstance(error, ValueError) else f"The model could not be opened: {error}"
             )

@@ -6,7 +6,7 @@ import streamlit as st
 
 from app.backend import get_backend
 from app.backend.protocol import ModelInfo, Status
-from app.catalogue import label_of
+from app.catalogue import label_of, load_catalogue
 from app.ui.words import literal, say_error
 
 POLL_SECONDS = 0.2
@@ -21,7 +21,8 @@ def wait_for_model() -> ModelInfo:
             place.empty()
             say_error(status.error)
             if st.button("Try again", icon=":material/refresh:"):
-                backend.open(None)
+                first = load_catalogue().entries[0]
+                backend.open(first.source, revision=first.revision)
                 st.rerun()
             st.stop()
         place.progress(*_bar(status))
