@@ -37,12 +37,18 @@ def main(options: Sequence[str], target: Path = SERVER) -> int:
     if str(ROOT) not in sys.path:
         sys.path.insert(0, str(ROOT))
     signal.signal(signal.SIGTERM, _stop)
+    ours = target == SERVER and not {"--help", "-h"} & set(options)
+    if ours:
+        _start_backend()
     try:
         return _serve(options, target)
     except ValueError as error:
         return _complain(str(error))
     except KeyboardInterrupt:
         return 0
+    finally:
+        if ours:
+            _end_backend()
 
 
 def free_port(address: str, first: int) -> int:
@@ -71,6 +77,19 @@ def web_address(address: str, port: int, *, path: str = "", secure: bool = False
     host = "127.0.0.1" if address in ANY_ADDRESS else address
     host = f"[{host}]" if ":" in host else host
     return f"{'https' if secure else 'http'}://{host}:{port}" + (f"/{path.strip('/')}" if path.strip("/") else "")
+
+
+def _start_backend() -> None:
+    """The model's process starts before Streamlit is imported: both take seconds, on two cores at the same time."""
+    from app.backend import get_backend
+
+    get_backend()
+
+
+def _end_backend() -> None:
+    from app.backend import use_backend
+
+    use_backend(None)
 
 
 def _serve(options: Sequence[str], target: Path) -> int:
