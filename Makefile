@@ -3,7 +3,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test check setup setup-test model clean
+.PHONY: help run test check screenshot setup setup-test model clean
 
 BIN := .venv/bin
 CANDIDATES := python3.13 python3.12 python3.11 python3
@@ -18,7 +18,7 @@ export PIP_USER := 0
 help:
 	@echo "make run     make the environment and the embedded model once, start the app and print its address"
 	@echo "make test    the same environment, then every test, the browser's included"
-	@echo "Also: setup, setup-test, model, check (ruff), clean. ARGS goes to the app or to pytest; PYTHON chooses the Python."
+	@echo "Also: setup, setup-test, model, check (ruff), screenshot (docs/screenshot.png), clean. ARGS goes to the app or to pytest; PYTHON chooses the Python."
 
 run: setup model
 	@exec $(BIN)/python -m app $(ARGS)
@@ -29,6 +29,10 @@ test: setup-test model check
 
 check: setup-test
 	@$(BIN)/python -m ruff check -q . && $(BIN)/python -m ruff format --check .
+
+# The picture of the README: a browser test takes it and checks that what it shows is finished.
+screenshot: setup-test model
+	@STREAMSCOPE_SCREENSHOT=docs/screenshot.png exec $(BIN)/python -m pytest tests/browser/test_app.py -k finished_picture
 
 model: setup
 	@exec $(BIN)/python -m analyses

@@ -1,6 +1,7 @@
 """What comes next after one token, and what temperature, top-k and top-p do to it."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import streamlit as st
@@ -13,12 +14,23 @@ from app.figures.sampling import sampling_figure
 from app.ui.token_text import percent, visible
 from app.ui.words import show_figure
 
+MAX_LISTED = 30  # asked for once; listing fewer costs no new forward pass
 VIEWS = ("The model's own", "Sampling")
 
 
 def labels_of(model: ModelInfo, ids: np.ndarray) -> list[str]:
     """Token ids as visible text."""
     return [visible(model.vocabulary.piece(int(i))) for i in ids]
+
+
+def first_k(result: NextToken, k: int) -> NextToken:
+    """The same distribution with fewer tokens listed."""
+    return replace(
+        result,
+        ids=result.ids[:k],
+        probability=result.probability[:k],
+        log_probability=result.log_probability[:k],
+    )
 
 
 def in_bits(nats: float) -> float:

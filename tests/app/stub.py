@@ -202,7 +202,18 @@ class StubBackend:
         return job
 
     def stats(self) -> Stats:
-        return Stats("stub", 1, 2, 3, 0, 5, 0, 0, 0, False)
+        return Stats(
+            transport="stub",
+            pid=1,
+            waiting=2,
+            finished=3,
+            cancelled=0,
+            restarts=4,
+            cache_bytes=0,
+            cache_hits=0,
+            hooks=0,
+            grad_enabled=False,
+        )
 
     def close(self) -> None:
         self.closed += 1

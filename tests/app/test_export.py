@@ -1,6 +1,8 @@
 """What a person takes away: the Python gives the numbers of the page, the saved view holds every choice."""
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 from streamlit.testing.v1 import AppTest
@@ -9,6 +11,7 @@ import analyses
 from analyses import run_next_token, run_tokenization
 from app.ui.export import python_code
 from app.ui.frame import Frame
+from app.ui.saved_view import CHOICES, read_view
 from tests.app.stub import model_info, tokenize
 
 BODY = "after = run_next_token(model, text.ids, position=-1, top_k=7)"
@@ -116,49 +119,91 @@ class _Figure:
         return "<html></html>"
 
 
-def shown(of, **address):
+def shown(of, **state):
     app = AppTest.from_string(
         "import streamlit as st\nfrom tests.app.test_export import page\npage(st.session_state['frame'])\n",
         default_timeout=30,
     )
-    app.session_state["frame"] = of
-    for name, value in address.items():
-        app.query_params[name] = value
+    for name, value in ({"frame": of} | state).items():
+        app.session_state[name] = value
     app.run()
     assert not app.exception, app.exception[0].message
     return app
 
 
-def saved(of, monkeypatch, **address):
-    """The JSON behind the button "View"."""
+@pytest.fixture
+def files(monkeypatch):
+    """What the buttons hand out, by key."""
     kept = {}
-    monkeypatch.setattr("app.ui.export.st.download_button", lambda label, data, *rest, key, **_: kept.update({key: data}))
-    shown(of, **address)
-    return json.loads(kept["export.view"]), kept
+    monkeypatch.setattr("app.ui.export.st.download_button", lambda label, data, *_, key, **__: kept.update({key: data}))
+    return kept
 
 
-def test_the_saved_view_holds_the_prompt_and_every_choice_of_the_address(monkeypatch):
-    address = {"prompt": "shortened by a proxy", "bos": "x y", "after": "3", "section": "Numbers"}
-    view, _ = saved(frame(NASTY), monkeypatch, **address)
-    assert view.pop("prompt") == NASTY, "the whole prompt, not what the address says"
-    assert view.pop("choices") == {"bos": "x y", "after": "3", "section": "Numbers"}
-    assert view.pop("streamscope") == 1
-    assert view == {}
+def test_the_saved_view_holds_the_prompt_and_every_choice_and_opens_again(files):
+    choices = {"bos": "own", "chat": False, "plain": True, "keep": "end", "after": 3, "list": 7, "temperature": 0.5}
+    shown(frame(NASTY), secret="not a choice", prompt="an older one", **choices)
+    view = json.loads(files["export.view"])
+    assert view["prompt"] == NASTY
+    assert view["choices"] == choices
+    state = {"chat": True, "other": 1}
+    read_view(files["export.view"], state)
+    assert state == {"prompt": NASTY, "other": 1, **choices}
 
 
-def test_the_saved_view_of_an_untouched_page_has_no_choices(monkeypatch):
-    view, kept = saved(frame("人 🙂"), monkeypatch)
-    assert view == {"streamscope": 1, "prompt": "人 🙂", "choices": {}}
-    assert "人 🙂" in kept["export.view"], "readable in an editor"
-    assert kept["export.numbers.csv"] == "a,b\n1,2\n"
-    picture = kept["export.picture.html"]
-    assert (picture() if callable(picture) else picture) == "<html></html>"
+def test_what_is_handed_out_is_readable_and_drawn_when_asked_for(files):
+    shown(frame("\u4eba 🙂"))
+    assert "\u4eba 🙂" in files["export.view"], "readable in an editor"
+    assert files["export.numbers.csv"] == "a,b\n1,2\n"
+    picture = files["export.picture.html"]
+    assert callable(picture) and picture() == "<html></html>"
 
 
-def test_a_long_prompt_is_sent_as_a_file(monkeypatch):
+def test_every_choice_in_the_address_is_in_the_saved_view():
+    """A choice that a page binds to the address and the file forgets is a view that cannot be sent."""
+    root = Path(__file__).resolve().parents[2]
+    sources = [file.read_text("utf-8") for folder in ("pages", "app") for file in (root / folder).rglob("*.py")]
+    bound = {
+        key
+        for source in sources
+        for call in re.findall(r"st\.\w+\((?:[^()]|\([^()]*\))*bind=\"query-params\"(?:[^()]|\([^()]*\))*\)", source)
+        for key in re.findall(r"key=\"([\w.]+)\"", call)
+    }
+    assert {"prompt", "bos", "after", "section", "temperature"} <= bound, "the search sees the pages"
+    assert bound - {"prompt"} == set(CHOICES)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "not json",
+        "[1]",
+        "{}",
+        '{"streamscope_view": 99, "prompt": "a", "choices": {}}',
+        '{"streamscope_view": 1, "choices": {}}',
+        '{"streamscope_view": 1, "prompt": 5}',
+        '{"streamscope_view": 1, "prompt": "a", "choices": {"frame": 1}}',
+        '{"streamscope_view": 1, "prompt": "a", "choices": {"bos": "nothing"}}',
+        '{"streamscope_view": 1, "prompt": "a", "choices": {"bos": ["own"]}}',
+        '{"streamscope_view": 1, "prompt": "a", "choices": {"keep": {"a": 1}}}',
+        '{"streamscope_view": 1, "prompt": "a", "choices": {"list": 5.5}}',
+        '{"streamscope_view": 1, "prompt": "a", "choices": {"after": true}}',
+        '{"streamscope_view": 1, "prompt": "a", "choices": {"temperature": NaN}}',
+        '{"streamscope_view": 1, "prompt": "a", "choices": [1]}',
+        '{"streamscope_view": 1, "prompt": "a", "choices": "bos"}',
+        '{"streamscope_view": 1, "prompt": "\\ud800", "choices": {}}',
+        "[" * 100_000,
+    ],
+)
+def test_a_file_that_is_no_view_is_refused_in_three_parts_and_changes_nothing(text):
+    state = {"prompt": "mine"}
+    with pytest.raises(ValueError, match=r"needs .+; found .+; \w.+\."):
+        read_view(text, state)
+    assert state == {"prompt": "mine"}
+
+
+def test_a_long_prompt_is_sent_as_a_file():
     short, long = shown(frame("a" * 2000)), shown(frame("a" * 2001))
     assert "2,001 characters" in long.caption[0].value
     assert "2,000 characters" not in short.caption[0].value
     assert short.code[0].value == "print(1)"
-
-

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import zlib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +17,8 @@ from streamlit.testing.v1 import AppTest
 from analyses._steps import Progress
 from app.backend import use_backend
 from app.backend.protocol import Refused, Status
+from app.ui.choices import BOS_WORDS, CUT_WORDS
 from app.ui.examples import EXAMPLES
-from app.ui.frame import BOS_WORDS, CUT_WORDS
 from app.ui.token_text import visible
 from tests.app.stub import IDS, N_CTX, PIECES, StubBackend, model_info, next_token, tokenize
 
@@ -319,6 +320,33 @@ def test_nonsense_in_the_address_gives_the_defaults(backend):
     assert backend.texts[0][1] == {"bos": "default", "chat": False, "plain": False, "keep": None}
     assert dict(backend.requests[0][0].params) == {"position": 4, "top_k": 10}
     assert app.segmented_control(key="section").value == "Languages"
+
+
+def test_a_saved_view_is_opened_and_a_wrong_file_changes_nothing(backend):
+    app = opened()
+    choices = {"bos": "own", "plain": True, "after": 2, "section": "Numbers", "list": 7}
+    view = json.dumps({"streamscope_view": 1, "prompt": "The capital", "choices": choices})
+    app.file_uploader(key="frame.view").set_value(("view.json", view.encode(), "application/json"))
+    fine(app.run())
+    assert strip(app)["tokens"]["shown"] == ["<s>", "The", "·capital"]
+    assert (backend.requests[-1][0].params["position"], backend.requests[-1][0].params["top_k"]) == (2, 7)
+    assert app.segmented_control(key="section").value == "Numbers"
+    app.file_uploader(key="frame.view").set_value(("cat.json", b"\x89PNG \xff", "application/json"))
+    fine(app.run())
+    assert "needs a view" in said(app)
+    assert app.text_area(key="prompt").value == "The capital"
+    assert "needs a view" not in said(fine(app.run())), "said once"
+
+
+def test_a_saved_view_of_another_model_gives_what_this_one_can_do(backend):
+    backend.now = Status(replace(model_info(), bos_choices=("default", "none"), has_chat_template=False))
+    app = opened()
+    choices = {"bos": "own", "chat": True, "after": 40}
+    view = json.dumps({"streamscope_view": 1, "prompt": "The capital", "choices": choices})
+    app.file_uploader(key="frame.view").set_value(("view.json", view.encode(), "application/json"))
+    fine(app.run())
+    assert backend.texts[-1][1]["bos"] in ("default", "none") and not backend.texts[-1][1]["chat"]
+    assert backend.requests[-1][0].params["position"] == 1
 
 
 def test_while_the_first_model_loads_its_progress_stands_in_the_page(backend):

@@ -1,4 +1,4 @@
-"""app/ui/run.py: what a person reads while waiting, that nobody computes for a page that has gone, and what stays when refused."""
+"""app/ui/run.py: what a person reads while waiting, that no job outlives its page, and what stays when one is refused."""
 
 import pytest
 from streamlit.runtime.scriptrunner import StopException
@@ -178,5 +178,3 @@ def test_two_tabs_never_cancel_each_other_and_two_places_neither(backend):
     asked(AppTest.from_function(page, default_timeout=30), slots=("one", "two"))
     one, two = (who for _, who in backend.requests)
     assert one.slot != two.slot and one.slot.endswith(":one") and one.user == two.user
-
-

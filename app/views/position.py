@@ -1,0 +1,45 @@
+"""Which token of the prompt the page is about: a number field and the token strip show and change the same choice."""
+
+import streamlit as st
+
+from analyses.tokenization import Tokens
+from app.components.token_strip import token_strip
+
+_CLICKED = "tokens.clicked"
+
+
+def choose_position(n_tokens: int) -> int:
+    """A field for the position; empty is the last token, also after the prompt has changed. -1 for no tokens."""
+    if _CLICKED in st.session_state:  # a click on the strip, which is drawn further down, arrives in the next run
+        st.session_state["after"] = st.session_state.pop(_CLICKED)
+    chosen = st.session_state.get("after")
+    if chosen is not None and chosen >= n_tokens:
+        st.session_state["after"] = None
+    after = st.number_input(
+        "Predict after token",
+        min_value=0,
+        max_value=max(n_tokens - 1, 0),
+        value=None,
+        key="after",
+        bind="query-params",
+        placeholder="the last",
+        help="Counted from zero. A click on a token below does the same.",
+    )
+    return n_tokens - 1 if after is None or n_tokens == 0 else after
+
+
+def draw_strip(tokens: Tokens, position: int) -> None:
+    """The tokens with the chosen one marked; a click chooses another and draws the page again."""
+    clicked = token_strip(
+        tokens.pieces,
+        tokens.ids,
+        tokens.starts,
+        tokens.ends,
+        tokens.special,
+        selected=position,
+        key="tokens.strip",
+        label="Tokens of the prompt",
+    )
+    if clicked is not None and clicked != position:
+        st.session_state[_CLICKED] = clicked
+        st.rerun()
