@@ -175,27 +175,17 @@ def test_every_choice_in_the_address_is_in_the_saved_view():
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        "not json",
-        "[1]",
-        "{}",
-        '{"streamscope_view": 99, "prompt": "a", "choices": {}}',
         '{"streamscope_view": 1, "choices": {}}',
-        '{"streamscope_view": 1, "prompt": 5}',
-        '{"streamscope_view": 1, "prompt": "a", "choices": {"frame": 1}}',
-        '{"streamscope_view": 1, "prompt": "a", "choices": {"bos": "nothing"}}',
         '{"streamscope_view": 1, "prompt": "a", "choices": {"bos": ["own"]}}',
         '{"streamscope_view": 1, "prompt": "a", "choices": {"keep": {"a": 1}}}',
         '{"streamscope_view": 1, "prompt": "a", "choices": {"list": 5.5}}',
-        '{"streamscope_view": 1, "prompt": "a", "choices": {"after": true}}',
-        '{"streamscope_view": 1, "prompt": "a", "choices": {"temperature": NaN}}',
         '{"streamscope_view": 1, "prompt": "a", "choices": [1]}',
         '{"streamscope_view": 1, "prompt": "a", "choices": "bos"}',
         '{"streamscope_view": 1, "prompt": "\\ud800", "choices": {}}',
-        "[" * 100_000,
+        pytest.param("[" * 100_000, id="deep"),
     ],
 )
-def test_a_file_that_is_no_view_is_refused_in_three_parts_and_changes_nothing(text):
+def test_a_file_made_to_break_the_page_is_refused_in_three_parts_and_changes_nothing(text):
     state = {"prompt": "mine"}
     with pytest.raises(ValueError, match=r"needs .+; found .+; \w.+\."):
         read_view(text, state)

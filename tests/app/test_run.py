@@ -5,21 +5,12 @@ from streamlit.runtime.scriptrunner import StopException
 from streamlit.testing.v1 import AppTest
 
 from analyses._steps import Progress
-from app.backend import use_backend
 from app.backend.protocol import Event, Refused
 from app.ui import run as module
 from app.ui.run import QUIET_POLLS, run
-from tests.app.stub import N_CTX, StubBackend, next_token
+from tests.app.stub import N_CTX, next_token
 
 QUIET = (None,) * QUIET_POLLS
-
-
-@pytest.fixture
-def backend():
-    stub = StubBackend()
-    use_backend(stub)
-    yield stub
-    use_backend(None)
 
 
 @pytest.fixture
