@@ -50,8 +50,10 @@ def label_of(source: str) -> str:
 
 def looks_like_hub_id(text: str) -> bool:
     """Whether a text has the form owner/name and is no path."""
-    owner, slash, name = text.partition("@")[0].partition("/")
-    return bool(slash and owner and name) and "/" not in name and owner[0] not in ".~" and not os.path.isdir(text)
+    source = text.partition("@")[0]
+    owner, slash, name = source.partition("/")
+    path = owner.startswith((".", "~")) or name in (".", "..") or os.path.isdir(text) or os.path.isdir(source)
+    return bool(slash and owner and name) and "/" not in name and not path
 
 
 def parse_entry(text: str) -> Entry:
@@ -59,8 +61,10 @@ def parse_entry(text: str) -> Entry:
     if looks_like_hub_id(text):
         source, _, revision = text.partition("@")
         return Entry(text, source, revision or None)
-    folder = os.path.isabs(text) or text.startswith((".", "~"))
-    return Entry(os.path.basename(text.rstrip("/")) if folder else text, text)
+    if os.path.isabs(text) or text.startswith((".", "~")) or os.path.isdir(text):
+        folder = os.path.abspath(os.path.expanduser(text))  # the model's process has a working folder of its own
+        return Entry(os.path.basename(folder), folder)
+    return Entry(text, text)
 
 
 def load_catalogue() -> Catalogue:

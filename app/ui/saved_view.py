@@ -24,10 +24,10 @@ def _text(limit: int) -> Callable[[Any], bool]:
 
 # Key of a widget (also its name in the address) -> what it accepts. A page adds its own choices here.
 CHOICES: Mapping[str, Callable[[Any], bool]] = {
-    "bos": lambda value: value in BOS_WORDS,
+    "bos": lambda value: value in tuple(BOS_WORDS),
     "chat": lambda value: isinstance(value, bool),
     "plain": lambda value: isinstance(value, bool),
-    "keep": lambda value: value in CUT_WORDS,
+    "keep": lambda value: value in tuple(CUT_WORDS),
     "after": lambda value: value is None or _whole(0, 10**6)(value),
     "list": _whole(5, 30),
     "sampling": lambda value: value in ("The model's own", "Sampling"),
@@ -56,13 +56,16 @@ def read_view(text: str, state: MutableMapping[str, Any]) -> None:
     """
     try:
         view = json.loads(text)
-    except ValueError as error:
+        json.dumps(view, ensure_ascii=False).encode()  # a lone surrogate cannot be shown
+    except (ValueError, RecursionError) as error:
         raise ValueError(
             "needs a view saved by Streamscope (JSON); found another kind of file; choose another."
         ) from error
     if not isinstance(view, dict) or view.get("streamscope_view") != FORMAT or not isinstance(view.get("prompt"), str):
         raise ValueError(f"needs a Streamscope view of format {FORMAT}; found another JSON file; choose another.")
-    choices = view.get("choices") or {}
+    choices = view.get("choices")
+    if not isinstance(choices, dict):
+        raise ValueError("needs the choices of a view; found none; save the view again.")
     wrong = [name for name, value in choices.items() if name not in CHOICES or not CHOICES[name](value)]
     if wrong:
         raise ValueError(f"needs choices this version knows; found {wrong[0]!r}; save the view again.")

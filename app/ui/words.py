@@ -9,11 +9,14 @@ import streamlit as st
 from app.figures.theme import text_colour
 
 _MARKS = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~$:&^=@])")
+# Streamlit replaces arrows, dashes, icons and addresses after Markdown has taken the backslashes away; only a character in
+# between stops it (seen in Chromium). U+2060, the word joiner, has no width and allows no line break.
+_JOINTS = re.compile(r"(?<=[<>~=\-])(?=[<>=\-])|(?<=[:@])(?=\S)|(?<=www)(?=\.)", re.IGNORECASE)
 
 
 def literal(text: str) -> str:
     """Text escaped so that Streamlit's Markdown shows it as it is: no formatting, no formulas, no icons, no links."""
-    return _MARKS.sub(r"\\\1", text)
+    return _MARKS.sub(r"\\\1", _JOINTS.sub("\u2060", text))
 
 
 def say_error(sentence: str) -> None:
