@@ -81,7 +81,7 @@ def _embedded(revision: str | None) -> Source:
     if revision is not None:
         raise SourceError(f"needs no revision for the embedded model; found {revision!r}; leave it out.")
     embedded_file()
-    note = "weights dequantised from 4 bits (Q4_1), the embedding from 8"
+    note = "weights dequantised from 4 bits (Q4_1), the embedding from 8 bits"
     return Source(EMBEDDED, "embedded", None, note, None, "LlamaForCausalLM", "llama", EMBEDDED_BYTES, (FILE,))
 
 

@@ -24,13 +24,13 @@ finding(
     ],
     key="model.finding",
 )
-st.subheader("Self-checks", help="Made on a few random tokens when the model was loaded.")
+st.header("Self-checks", help="Made on a few random tokens when the model was loaded.")
 show_table(check_rows(model))
-st.subheader("What it is made of")
+st.header("What it is made of")
 show_table(fact_rows(model))
-st.subheader("What can be read and changed", help="Tried when the model was loaded, never assumed from its name.")
+st.header("What can be read and changed", help="Tried when the model was loaded, never assumed from its name.")
 show_table(capability_rows(model))
-st.subheader("What this does not show")
+st.header("What this does not show")
 st.write(
     "The self-checks compare the model with itself on a few tokens: they show that reading and changing it works, "
     "not that its answers are "

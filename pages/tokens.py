@@ -47,15 +47,15 @@ else:
         finding([split_words(frame), *(next_words(frame, outcome.result) if fresh else [])], key="finding")
 if outcome is not None:
     result = first_k(outcome.result, top_k)
-    st.subheader("What comes next", help="The model's only output: a probability for every token of its vocabulary.")
+    st.header("What comes next", help="The model's only output: a probability for every token of its vocabulary.")
     draw_next_token(model, result)
 
-st.subheader("Look closer")
+st.header("Look closer")
 SECTIONS = {
     "Languages": lambda: draw_languages(frame),
     "Numbers": draw_numbers,
-    "Words and letters": draw_words,
-    "Token in front (BOS)": lambda: draw_bos(frame),
+    "Words": draw_words,
+    "BOS": lambda: draw_bos(frame),
 }
 section = st.segmented_control(
     "Section",
@@ -68,7 +68,7 @@ section = st.segmented_control(
 )
 SECTIONS[section]()
 
-st.subheader("What this does not show")
+st.header("What this does not show")
 st.write(
     "Counts belong to this tokenizer, and probabilities to this model, this exact beginning and this number format: a "
     "BOS token or a trailing space changes them. A probability says what the model assigns to the next token, not what "

@@ -43,7 +43,7 @@ def languages_figure(
         y=list(range(len(values))),
         x=values,
         marker={"color": [OWN if name == own else STREAM for name in costs.name]},
-        text=[f"{value:.3g}" if finite else "" for value, finite in zip(values, known, strict=True)],
+        text=[f"{value:#.3g}" if finite else "" for value, finite in zip(values, known, strict=True)],
         customdata=[
             [plotly_safe(name), f"{tokens:,} tokens, {characters:,} characters, {size:,} bytes"]
             for name, (tokens, characters, size) in zip(costs.name, counts, strict=True)

@@ -16,7 +16,7 @@ DISTRACTOR = "#CC79A7"
 OWN = "#56B4E9"  # the user's own text beside ours; Okabe and Ito's sky blue, which means nothing else
 
 # streamlit_config.toml's text colours: Streamlit draws Plotly's ticks in a grey of 3.7:1 on white, too faint to read.
-TEXT = {"light": "#1F2328", "dark": "#E6E6E9"}
+TEXT = {"light": "#101317", "dark": "#E6E6E9"}
 
 MONOSPACE = "'Source Code Pro', ui-monospace, monospace"
 _GRID = "rgba(127, 127, 127, 0.3)"  # visible on white and on black

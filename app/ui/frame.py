@@ -15,6 +15,7 @@ from app.ui.loading import show_opening, wait_for_model
 from app.ui.saved_view import read_view
 from app.ui.words import literal, say_error
 
+AS_IT_COMES = {"bos": "default", "chat": False, "plain": False, "keep": None}  # what the examples' remarks are about
 LINK_CHARACTERS = 2000  # proxies usually accept addresses of 8 KB; a character may take 12 bytes there
 
 
@@ -40,7 +41,10 @@ def draw_frame() -> None:
     with st.sidebar:
         _draw_model(model)
         prompt = _draw_prompt()
-        options = _draw_choices(model, prompt)
+        hint = st.empty()  # always there: what comes below must not move up and down with it
+        options = _draw_choices(model)
+        if (remark := look_for(prompt)) and options == AS_IT_COMES and model.config.kind == "embedded":
+            hint.caption(f"**Look for:** {literal(remark)}")
         tokens = _tokenize(prompt, options)
         if tokens is not None:
             _draw_usage(tokens)
@@ -94,6 +98,7 @@ def _draw_prompt() -> str:
     def use_example() -> None:
         chosen = st.session_state["frame.example"]
         if chosen is not None:
+            st.session_state["after"] = None  # the hint is about the last token
             st.session_state["prompt"] = next(example.prompt for example in EXAMPLES if example.name == chosen)
 
     names = [example.name for example in EXAMPLES]
@@ -103,12 +108,10 @@ def _draw_prompt() -> str:
     with st.form("frame.prompt", border=False):
         prompt = st.text_area("Prompt", EXAMPLES[0].prompt, key="prompt", height=140, bind="query-params")
         st.form_submit_button("Show", width="stretch", help="Ctrl+Enter in the text does the same.")
-    if hint := look_for(prompt):
-        st.caption(f"**Look for:** {literal(hint)}")
     return prompt
 
 
-def _draw_choices(model: ModelInfo, prompt: str) -> dict[str, Any]:
+def _draw_choices(model: ModelInfo) -> dict[str, Any]:
     """How the text becomes tokens."""
     chat = plain = False
     with st.expander("How it becomes tokens"):
@@ -163,7 +166,7 @@ def _draw_usage(tokens: Tokens) -> None:
     elif used > tokens.n_ctx:
         st.warning(
             f"{used - tokens.n_ctx:,} tokens too many for the model. Shorten the prompt, or keep one end of it "
-            f"(above).",
+            '(under "How it becomes tokens").',
             icon=":material/content_cut:",
         )
 

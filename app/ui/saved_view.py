@@ -34,7 +34,7 @@ CHOICES: Mapping[str, Callable[[Any], bool]] = {
     "temperature": _number(0.0, 2.0),
     "top_k": _whole(0, 200),
     "top_p": _number(0.05, 1.0),
-    "section": lambda value: value in ("Languages", "Numbers", "Words and letters", "Token in front (BOS)"),
+    "section": lambda value: value in ("Languages", "Numbers", "Words", "BOS"),
     "measure": lambda value: value in ("relative_to_english", "tokens_per_character", "tokens_per_byte"),
     "numbers": _text(200),
     "word": _text(200),

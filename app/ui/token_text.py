@@ -112,3 +112,8 @@ def percent(probability: float) -> str:
         digits, exponent = f"{probability:.2e}".split("e")
         return f"{digits}×10{str(int(exponent)).translate(_SUPERSCRIPT)}"
     return f"{100 * probability:#.3g}".rstrip(".") + " %"
+
+
+def powers(text: str) -> str:
+    """Exponents as people write them: `2.4e-07` becomes `2.4×10⁻⁷`."""
+    return re.sub(r"(?<=\d)e([+-]\d+)\b", lambda found: f"×10{str(int(found[1])).translate(_SUPERSCRIPT)}", text)

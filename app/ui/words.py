@@ -21,7 +21,7 @@ def literal(text: str) -> str:
 
 def say_error(sentence: str) -> None:
     """One sentence that says what is needed, what was found and what to do."""
-    st.error(literal(sentence), icon=":material/error:")
+    st.error(literal(sentence[:1].upper() + sentence[1:]), icon=":material/error:")
 
 
 def say_note(sentence: str) -> None:
@@ -31,7 +31,7 @@ def say_note(sentence: str) -> None:
 
 def show_table(columns: Mapping[str, Sequence[str]]) -> None:
     """A small table whose cells wrap; the text is shown literally."""
-    st.table({name: [literal(cell) for cell in cells] for name, cells in columns.items()}, hide_index=True)
+    st.table({literal(name): [literal(cell) for cell in cells] for name, cells in columns.items()}, hide_index=True)
 
 
 def show_figure(figure: go.Figure, *, key: str, alt: str) -> None:

@@ -8,7 +8,7 @@ from app.ui.choices import BOS_WORDS
 from app.ui.frame import Frame
 from app.ui.run import run
 from app.ui.token_text import percent, visible
-from app.ui.words import say_error
+from app.ui.words import say_error, show_table
 from app.views.next_token import in_bits, probability_of
 
 
@@ -40,18 +40,16 @@ def draw_bos(frame: Frame) -> None:
         return
     target = int(done[0].ids[0])
     name = visible(model.vocabulary.piece(target))
-    st.dataframe(
+    show_table(
         {
-            "in front": [BOS_WORDS[choice] for choice, _, _ in rows],
-            "token": [visible(tokens.bos.encode()) if tokens.bos else "nothing" for _, tokens, _ in rows],
-            "tokens": [len(tokens.ids) for _, tokens, _ in rows],
+            "in front": [visible(tokens.bos.encode()) if tokens.bos else "nothing" for _, tokens, _ in rows],
             f"P({name})": [percent(probability_of(result, target)) if result else "" for _, _, result in rows],
             "most probable": [
                 visible(model.vocabulary.piece(int(result.ids[0]))) if result else "" for _, _, result in rows
             ],
-            "entropy (bits)": [round(in_bits(result.entropy_nats), 2) if result else None for _, _, result in rows],
-        },
-        hide_index=True,
+            "bits": [f"{in_bits(result.entropy_nats):.2f}" if result else "" for _, _, result in rows],
+            "choice": [BOS_WORDS[choice] for choice, _, _ in rows],
+        }
     )
     st.caption(
         "A beginning-of-sequence token is a choice, not a detail: many models were trained with one and put much "

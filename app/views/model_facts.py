@@ -3,6 +3,9 @@
 from typing import Any
 
 from app.backend.protocol import ModelInfo
+from app.ui.token_text import powers
+
+ACTIVATIONS = {"silu": "SiLU", "gelu": "GELU", "gelu_new": "GELU", "gelu_pytorch_tanh": "GELU", "relu": "ReLU"}
 
 CAPABILITIES = {
     "pattern": "Where every head looks can be read",
@@ -24,18 +27,18 @@ CAPABILITIES = {
 def check_rows(model: ModelInfo) -> dict[str, list[Any]]:
     """One row per self-check."""
     return {
-        "": ["passed" if check.passed else "failed" for check in model.checks],
-        "what was tried": [check.sentence for check in model.checks],
+        "result": ["passed" if check.passed else "failed" for check in model.checks],
+        "what was tried": [powers(check.sentence) for check in model.checks],
     }
 
 
 def capability_rows(model: ModelInfo) -> dict[str, list[Any]]:
     """One row per capability."""
-    return {
-        "": ["no" if reason else "yes" for reason in model.capabilities.values()],
-        "capability": [CAPABILITIES.get(name, name) for name in model.capabilities],
-        "why not": list(model.capabilities.values()),
+    rows = {
+        "works": ["no" if reason else "yes" for reason in model.capabilities.values()],
+        "what": [CAPABILITIES.get(name, name) for name in model.capabilities],
     }
+    return rows | ({"why not": list(model.capabilities.values())} if any(model.capabilities.values()) else {})
 
 
 def fact_rows(model: ModelInfo) -> dict[str, list[str]]:
@@ -48,6 +51,7 @@ def fact_rows(model: ModelInfo) -> dict[str, list[str]]:
         else "every head has its own keys and values"
     )
     width = config.d_mlp / config.d_model
+    activation = ACTIVATIONS.get(config.activation, config.activation)
     matrices = "gated: three matrices" if config.gated_mlp else "two matrices"
     facts = [
         (
@@ -66,10 +70,14 @@ def fact_rows(model: ModelInfo) -> dict[str, list[str]]:
         (
             "MLP width (d_mlp)",
             f"{config.d_mlp:,}",
-            f"{width:.3g} times the stream; {matrices}, {config.activation}",
+            f"{width:.3g} times the stream; {matrices}; between them {activation}, a bent curve",
         ),
         ("context", f"{config.n_ctx:,} tokens", _window(config.sliding_window)),
-        ("vocabulary", f"{config.d_vocab:,} tokens", model.vocabulary.kind),
+        (
+            "vocabulary",
+            f"{config.d_vocab:,} tokens",
+            f"{model.vocabulary.kind}: frequent sequences were merged into one token",
+        ),
         (
             "embedding",
             "tied" if config.tied else "not tied",

@@ -61,6 +61,10 @@ def draw_next_token(model: ModelInfo, result: NextToken) -> None:
         st.caption(
             f"The {len(labels)} tokens shown hold {shown} of the probability of all {len(result.logits):,} tokens."
         )
+        with st.expander("The numbers: logits and probabilities"):
+            table = result.to_frame(model.vocabulary)
+            table["token"] = labels
+            st.dataframe(table, hide_index=True)
         return
     left, middle, right = st.columns(3)
     with left:

@@ -85,7 +85,7 @@ def test_listing_more_or_fewer_tokens_asks_the_model_nothing_new(backend):
     assert len({repr(request) for request, _ in backend.requests}) == 1
 
 
-@pytest.mark.parametrize("section", ["Languages", "Numbers", "Words and letters", "Token in front (BOS)"])
+@pytest.mark.parametrize("section", ["Languages", "Numbers", "Words", "BOS"])
 def test_every_section_opens_from_the_address_and_has_a_picture_or_a_table(backend, section):
     app = opened(section=section)
     assert app.segmented_control(key="section").value == section
@@ -97,7 +97,7 @@ def test_every_section_opens_from_the_address_and_has_a_picture_or_a_table(backe
         case "Numbers":
             assert "every digit is a token of its own" in said(app)
             assert strip(app, "tokens.numbers")["tokens"]["shown"][:4] == ["7", "·", "4", "2"]
-        case "Words and letters":
+        case "Words":
             table = app.dataframe[0].value.set_index("spelling")
             assert list(table["tokens"]) == [1, 2, 6, 7, 10]
             assert table.loc["strawberry", "ids"] == str(IDS[b"strawberry"])
@@ -178,7 +178,7 @@ def texts_of(message):
 LITERAL = {"text_area", "bidi_component", "code", "plotly_chart", "arrow_data_frame"}  # show text as it is
 
 
-@pytest.mark.parametrize("section", ["Languages", "Numbers", "Words and letters", "Token in front (BOS)"])
+@pytest.mark.parametrize("section", ["Languages", "Numbers", "Words", "BOS"])
 def test_a_prompt_of_markup_reaches_no_markdown_label_or_metric(backend, section):
     seen = []
     for refusal in (None, Refused("internal", f"needs a; found {HOSTILE!r}; do b.")):

@@ -45,6 +45,6 @@ def test_text_in_figures_has_the_pages_colour(new_page, address, scheme):
     page = new_page(address, color_scheme=scheme)
     wait_idle(page)
     expect(page.locator(".st-key-languages .ytick")).to_have_count(3)
-    colour = {"light": "rgb(31, 35, 40)", "dark": "rgb(230, 230, 233)"}[scheme]
+    colour = {"light": "rgb(16, 19, 23)", "dark": "rgb(230, 230, 233)"}[scheme]
     for name in (".ytick text", ".xtick text", ".bartext", ".xtitle", ".annotation-text"):
         expect(page.locator(f".st-key-languages {name}").first).to_have_css("fill", colour)

@@ -159,7 +159,11 @@ export default function ({ data, parentElement, setStateValue }) {
       if (keep >= 0) buttons[Math.min(keep, buttons.length - 1)]?.focus({ preventScroll: true });
     }
     select(payload.selected);
-    if (s.buttons[s.selected]) reveal(s.buttons[s.selected]);
+    strip.classList.add('ready');
+    // Two frames later: until then `content-visibility` gives lines a guessed height, and a long text would not scroll.
+    requestAnimationFrame(() => requestAnimationFrame(() => {
+      if (s.buttons[s.selected]) reveal(s.buttons[s.selected]);
+    }));
   };
 
   strip.onclick = (event) => {

@@ -20,7 +20,7 @@ from app.ui.token_text import split_characters, visible
 
 _HERE = Path(__file__).parent
 _HTML = """
-<div class="box"><div class="strip" role="listbox" aria-orientation="horizontal"></div></div>
+<div class="box"><div class="strip" role="listbox" aria-label="Tokens" aria-orientation="horizontal"></div></div>
 <div class="tip" id="tip" role="tooltip" hidden></div>
 """
 # The text of one long token (a run of spaces, a pasted special token) is cut in the tooltip: 64 bytes fill four lines.
