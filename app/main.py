@@ -22,6 +22,7 @@ if st.get_option("browser.gatherUsageStats") is not False:
     st.error("needs streamlit_config.toml; found Streamlit's defaults; start with `make run` or `python -m app`.")
     st.stop()
 
+st.logo(str(ROOT / "app" / "logo.svg"), icon_image=str(ROOT / "app" / "icon.svg"), size="large")
 page = st.navigation(PAGES, position="top")
 draw_frame()
 page.run()

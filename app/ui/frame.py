@@ -105,10 +105,21 @@ def _draw_prompt() -> str:
     st.selectbox(
         "Example", names, index=None, key="frame.example", on_change=use_example, placeholder="Choose an example"
     )
+    if "prompt" not in st.session_state:
+        st.session_state["prompt"] = st.query_params.get("prompt", EXAMPLES[0].prompt)
     with st.form("frame.prompt", border=False):
-        prompt = st.text_area("Prompt", EXAMPLES[0].prompt, key="prompt", height=140, bind="query-params")
+        prompt = st.text_area("Prompt", key="prompt", height=140)
         st.form_submit_button("Show", width="stretch", help="Ctrl+Enter in the text does the same.")
+    _keep_in_address(prompt)
     return prompt
+
+
+def _keep_in_address(prompt: str) -> None:
+    """The prompt is part of the link as long as a link can carry it; `bind` would put 100 KB into the address."""
+    if len(prompt) > LINK_CHARACTERS or prompt == EXAMPLES[0].prompt:
+        st.query_params.pop("prompt", None)
+    elif st.query_params.get("prompt") != prompt:
+        st.query_params["prompt"] = prompt
 
 
 def _draw_choices(model: ModelInfo) -> dict[str, Any]:

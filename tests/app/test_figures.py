@@ -114,7 +114,7 @@ def costs():
 def test_languages_compare_the_same_content_and_set_the_own_prompt_apart(costs):
     figure = languages_figure(costs, own="your <b>prompt</b>")
     [(_, rows, values, text)] = bars(figure)
-    assert rows == [0, 1, 2] and values[:2] == [1.0, 2.0] and np.isnan(values[2]) and text == ["1", "2", ""]
+    assert rows == [0, 1, 2] and values[:2] == [1.0, 2.0] and np.isnan(values[2]) and text == ["1.00", "2.00", ""]
     assert figure.data[0].marker.color == (STREAM, STREAM, OWN)
     assert [(note.y, note.text) for note in figure.layout.annotations] == [(2, "not the same content")]
     assert figure.layout.xaxis.title.text == "tokens for the same content (English = 1)"
@@ -126,7 +126,7 @@ def test_languages_compare_the_same_content_and_set_the_own_prompt_apart(costs):
     ("measure", "axis", "upper", "second"),
     [
         ("tokens_per_byte", "tokens per UTF-8 byte", 0.6, "0.133"),
-        ("tokens_per_character", "tokens per character", 0.6, "0.4"),
+        ("tokens_per_character", "tokens per character", 0.6, "0.400"),
     ],
 )
 def test_languages_per_byte_and_per_character(costs, measure, axis, upper, second):

@@ -36,7 +36,7 @@ def test_an_example_fills_the_prompt_and_says_what_to_look_for(backend):
 def test_a_prompt_that_cannot_be_tokenised_is_one_sentence(backend, error):
     backend.refuse_tokens = error
     app = opened()
-    assert "needs *a*; found $b$; do c." in said(app)
+    assert "Needs *a*; found $b$; do c." in said(app)
     assert app.error[0].value.startswith("needs \\*a\\*"), "shown literally"
     assert component(app, "tokens.strip") is None and backend.requests == []
     assert app.text_area(key="prompt").value == EXAMPLES[0].prompt, "the prompt can still be changed"
@@ -44,7 +44,7 @@ def test_a_prompt_that_cannot_be_tokenised_is_one_sentence(backend, error):
 
 def test_a_prompt_over_the_context_is_refused_in_words(backend):
     app = write(opened(), "x" * (N_CTX + 3))
-    assert f"needs at most {N_CTX} tokens; found {N_CTX + 3}" in said(app)
+    assert f"Needs at most {N_CTX} tokens; found {N_CTX + 3}" in said(app)
     assert "3 tokens too many" in said(app)
     assert f"{N_CTX + 3} of {N_CTX}" in app.sidebar.get("progress")[0].proto.text
 
@@ -104,7 +104,7 @@ def test_a_saved_view_is_opened_and_a_wrong_file_changes_nothing(backend):
     assert app.segmented_control(key="section").value == "Numbers"
     app.file_uploader(key="frame.view").set_value(("cat.json", b"\x89PNG \xff", "application/json"))
     fine(app.run())
-    assert "needs a view" in said(app)
+    assert "Needs a view" in said(app)
     assert app.text_area(key="prompt").value == "The capital"
     assert "needs a view" not in said(fine(app.run())), "said once"
 
@@ -132,7 +132,7 @@ def test_a_model_that_could_not_be_opened_is_one_sentence_and_can_be_tried_again
     monkeypatch.setenv("STREAMSCOPE_MODELS", "owner/first@v1,owner/second")
     backend.now = Status(None, error="needs *a model*; found none; choose another.")
     app = opened()
-    assert "needs *a model*; found none" in said(app)
+    assert "Needs *a model*; found none" in said(app)
     assert component(app, "finding") is None
     backend.coming = [backend.now, Status(model_info())]
     app.button[0].click()
@@ -182,5 +182,5 @@ def test_a_model_that_opens_beside_the_loaded_one_can_be_stopped(backend):
 def test_a_failed_opening_is_said_beside_the_model_that_stays(backend):
     backend.now = Status(model_info(), error="needs access to owner/gated; found none; ask for it on the hub.")
     app = opened()
-    assert "needs access to owner/gated" in said(app)
+    assert "Needs access to owner/gated" in said(app)
     assert "`·Paris`" in sentence(app)

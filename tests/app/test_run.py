@@ -129,7 +129,7 @@ def test_a_refusal_with_nothing_before_it_is_a_sentence_and_no_result(backend):
     backend.refuse_job = Refused("too_large", "needs at most *8* tokens; found 9; shorten it.")
     app = asked(AppTest.from_function(page, default_timeout=30))
     assert app.session_state["one"] is None
-    assert app.error[0].value.replace("\\", "") == "needs at most *8* tokens; found 9; shorten it."
+    assert app.error[0].value.replace("\\", "") == "Needs at most *8* tokens; found 9; shorten it."
     assert not app.caption
     assert not backend.jobs[0].cancelled
 

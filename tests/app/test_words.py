@@ -75,6 +75,6 @@ def test_errors_notes_and_tables_are_literal():
 
     app = AppTest.from_function(script, default_timeout=30).run()
     assert not app.exception
-    assert app.error[0].value == "needs \\*\\*a\\*\\*"
+    assert app.error[0].value == "Needs \\*\\*a\\*\\*"
     assert app.caption[0].value == "see \\*\\*a\\*\\*"
     assert list(app.table[0].value["one"]) == ["\\*\\*a\\*\\*", "\\$x\\$"]
