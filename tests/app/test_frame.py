@@ -37,7 +37,7 @@ def test_a_prompt_that_cannot_be_tokenised_is_one_sentence(backend, error):
     backend.refuse_tokens = error
     app = opened()
     assert "Needs *a*; found $b$; do c." in said(app)
-    assert app.error[0].value.startswith("needs \\*a\\*"), "shown literally"
+    assert app.error[0].value.startswith("Needs \\*a\\*"), "shown literally"
     assert component(app, "tokens.strip") is None and backend.requests == []
     assert app.text_area(key="prompt").value == EXAMPLES[0].prompt, "the prompt can still be changed"
 
