@@ -18,7 +18,7 @@ finding(
         f"{config.name}, {config.n_parameters:,} parameters in {config.n_layers} layers, runs on {config.device} in "
         f"{config.dtype}. ",
         f"{passed} of {len(model.checks)} self-checks passed. ",
-        "Every view works on it."
+        f"All {len(model.capabilities)} things below can be read or changed."
         if not missing
         else f"{len(missing)} of {len(model.capabilities)} capabilities are missing (below).",
     ],
@@ -28,7 +28,10 @@ st.header("Self-checks", help="Made on a few random tokens when the model was lo
 show_table(check_rows(model))
 st.header("What it is made of")
 show_table(fact_rows(model))
-st.header("What can be read and changed", help="Tried when the model was loaded, never assumed from its name.")
+st.header(
+    "What can be read and changed",
+    help="In Python now; pages for it will follow. Tried when the model was loaded, never assumed from its name.",
+)
 show_table(capability_rows(model))
 st.header("What this does not show")
 st.write(

@@ -1,5 +1,7 @@
 """What does the model actually see? The prompt as tokens, and what comes next after any of them."""
 
+import math
+
 import streamlit as st
 
 from app.components.finding import finding
@@ -18,7 +20,12 @@ from app.views.token_notes import draw_token_notes
 frame = current_frame()
 model, tokens = frame.model, frame.tokens
 
-st.title("What does the model actually see?")
+st.title(
+    "What does the model actually see?",
+    help="A token is a piece of text with a number, its id; the model sees only the ids. Bits say how undecided the "
+    f"distribution is: 0 when one token has everything, {math.log2(model.config.d_vocab):.1f} when all "
+    f"{model.config.d_vocab:,} are equally likely.",
+)
 answer = st.container()
 controls = st.columns([1, 1, 2], vertical_alignment="bottom")
 with controls[0]:

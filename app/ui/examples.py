@@ -19,7 +19,7 @@ EXAMPLES = (
     Example(
         "A capital",
         "The capital of France is",
-        "Five tokens, one per word, each with its leading space. The model assigns Paris 77 %.",
+        "Five tokens, one per word, all but the first with their leading space. The model assigns Paris 77 %.",
     ),
     Example(
         "A tower, and a BOS token",
@@ -32,7 +32,7 @@ EXAMPLES = (
         "Mary gets 90 %, John 2 %: the name that was said once wins over the name that was said twice.",
     ),
     Example(
-        "Sure and wrong",
+        "Likely and wrong",
         "Water is made of hydrogen and",
         "Helium 43 %, oxygen 17 %. A probability is not a fact.",
     ),
@@ -59,12 +59,13 @@ EXAMPLES = (
     Example(
         "Emoji",
         "🙂 🦙 👩‍🚀",
-        "Six visible characters at most, 13 tokens. The astronaut is a woman, an invisible joiner and a rocket.",
+        "Three pictures, 13 tokens. The astronaut is a woman, an invisible joiner and a rocket.",
     ),
     Example(
         "A repeated list",
         "The code is 7 blue kiwi lamp. Repeat: 7 blue kiwi",
-        "Lamp gets 57 % because it followed kiwi before: the model copies. Induction heads do this.",
+        "Lamp gets 57 %: it followed kiwi before. Put another word there and it changes. "
+        "Induction heads are known to copy like this.",
     ),
 )
 

@@ -8,6 +8,7 @@ import streamlit as st
 
 from app.ui.frame import LINK_CHARACTERS, Frame
 from app.ui.saved_view import write_view
+from app.ui.words import literal
 
 
 def python_code(frame: Frame, imports: str, body: str) -> str:
@@ -51,7 +52,10 @@ def take_with_you(
     """
     with st.expander("Take it with you: link, data, picture, Python"):
         if len(frame.prompt) <= LINK_CHARACTERS:
-            st.caption("The address of this page holds the prompt and every choice: copy it to share this view.")
+            st.caption(
+                "The address of this page holds the prompt and every choice: copy it to share this view. It does not hold "
+                f"the model, which is {literal(frame.model.config.name)} here."
+            )
         else:
             st.caption(
                 f"The prompt has {len(frame.prompt):,} characters, more than a link should carry "

@@ -1,6 +1,7 @@
 """The picture frame: the model and the prompt, in one place, shared by every page and kept in the address of the page."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import streamlit as st
@@ -15,6 +16,7 @@ from app.ui.loading import show_opening, wait_for_model
 from app.ui.saved_view import read_view
 from app.ui.words import literal, say_error
 
+GLOSSARY = Path(__file__).resolve().parents[2] / "docs" / "glossary.md"
 AS_IT_COMES = {"bos": "default", "chat": False, "plain": False, "keep": None}  # what the examples' remarks are about
 LINK_CHARACTERS = 2000  # proxies usually accept addresses of 8 KB; a character may take 12 bytes there
 
@@ -49,6 +51,7 @@ def draw_frame() -> None:
         if tokens is not None:
             _draw_usage(tokens)
         _draw_open_view()
+        _draw_words()
     if tokens is None:
         st.stop()
     st.session_state["frame"] = Frame(model, prompt, tokens, **options)
@@ -78,6 +81,7 @@ def _draw_model(model: ModelInfo) -> None:
                 if catalogue.any_hub_id
                 else ""
             )
+            st.caption("Everybody on this server gets this model.")
             if st.form_submit_button("Open", width="stretch"):
                 _open(typed.strip() or chosen)
 
@@ -180,6 +184,12 @@ def _draw_usage(tokens: Tokens) -> None:
             '(under "How it becomes tokens").',
             icon=":material/content_cut:",
         )
+
+
+def _draw_words() -> None:
+    """The glossary, where the words are used."""
+    with st.expander("Words used here"):
+        st.markdown(GLOSSARY.read_text("utf-8").partition("\n")[2])
 
 
 def _draw_open_view() -> None:

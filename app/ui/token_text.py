@@ -111,7 +111,8 @@ def percent(probability: float) -> str:
     if probability < 1e-3:
         digits, exponent = f"{probability:.2e}".split("e")
         return f"{digits}×10{str(int(exponent)).translate(_SUPERSCRIPT)}"
-    return f"{100 * probability:#.3g}".rstrip(".") + " %"
+    shown = f"{100 * probability:#.3g}".rstrip(".")
+    return "> 99.9 %" if shown == "100" and probability < 1 else f"{shown} %"
 
 
 def powers(text: str) -> str:

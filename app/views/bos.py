@@ -8,7 +8,7 @@ from app.ui.choices import BOS_WORDS
 from app.ui.frame import Frame
 from app.ui.run import run
 from app.ui.token_text import percent, visible
-from app.ui.words import say_error, show_table
+from app.ui.words import literal, say_error, show_table
 from app.views.next_token import in_bits, probability_of
 
 
@@ -52,6 +52,7 @@ def draw_bos(frame: Frame) -> None:
         }
     )
     st.caption(
+        f"P({literal(name)}) is the probability of the token that is most probable with the tokenizer's default. "
         "A beginning-of-sequence token is a choice, not a detail: many models were trained with one and put much "
         "of their attention "
         "on it; this page uses what the tokenizer does by itself unless you choose otherwise on the left."

@@ -31,7 +31,7 @@ def draw_languages(frame: Frame) -> None:
         texts[OWN] = frame.tokens
     costs = compare_languages(texts)
     measure = st.segmented_control(
-        "Tokens",
+        "Compare tokens",
         list(MEASURES),
         format_func=MEASURES.__getitem__,
         default="relative_to_english",

@@ -59,7 +59,7 @@ def fact_rows(model: ModelInfo) -> dict[str, list[str]]:
             {"embedded": "comes with the app", "local": "a local folder", "hub": "the Hugging Face hub"}.get(
                 config.kind, config.kind
             ),
-            config.note or "as published",
+            config.note or ("as found in the folder" if config.kind == "local" else "as published"),
         ),
         ("family", f"{config.family} ({config.architecture})", "which published design it follows"),
         ("parameters", f"{config.n_parameters:,}", "numbers that were learned; shared ones count once"),
@@ -83,12 +83,12 @@ def fact_rows(model: ModelInfo) -> dict[str, list[str]]:
             "tied" if config.tied else "not tied",
             "the same matrix reads tokens in and out" if config.tied else "tokens are read in and out by two matrices",
         ),
-        ("normalisation", config.norm, "before attention and MLP the stream is brought to one scale"),
+        ("normalisation", config.norm, "brings the stream, or what is added to it, to one scale"),
         ("positions", config.positions, _positions(config.positions)),
         (
             "softcap",
             "none" if config.logit_softcap is None else f"{config.logit_softcap:g}",
-            "a limit that logits approach but never pass",
+            "no limit on the logits" if config.logit_softcap is None else "a limit that logits approach but never pass",
         ),
         ("device, number format", f"{config.device}, {config.dtype}", "where and with how many digits it computes"),
     ]
@@ -108,4 +108,5 @@ def _positions(kind: str) -> str:
         "rotary": "queries and keys are turned by an angle that grows with the position; nothing is added to the stream",
         "learned": "a learned vector per position is added to the embedding",
         "alibi": "scores get a penalty that grows with the distance",
-    }.get(kind, "order is known from the causal mask alone")
+        "none": "order is known from the causal mask alone",
+    }.get(kind, "how the model knows the order of its tokens")

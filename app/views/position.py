@@ -22,10 +22,29 @@ def choose_position(n_tokens: int) -> int:
         value=None,
         key="after",
         bind="query-params",
-        placeholder="the last",
+        placeholder=f"the last ({n_tokens - 1})" if n_tokens else "none",
         help="Counted from zero. A click on a token below does the same.",
     )
     return n_tokens - 1 if after is None or n_tokens == 0 else after
+
+
+def _legend(tokens: Tokens) -> str:
+    """What the marks in this strip mean, only those that occur."""
+    text = b"".join(tokens.pieces)
+    marks = [
+        ("· is a space", b" " in text),
+        ("⏎ is a new line", b"\n" in text),
+        ("hexadecimal numbers are the bytes of an unfinished character", any(not whole(p) for p in tokens.pieces)),
+        ("a pill is a special token", any(tokens.special)),
+        ("a dashed box was added, it is not in your text", any(start < 0 for start in tokens.starts)),
+    ]
+    said = "; ".join(words for words, there in marks if there)
+    return f"{said}. Click a token to predict what follows it." if said else "Click a token to predict what follows it."
+
+
+def whole(piece: bytes) -> bool:
+    """Whether the bytes are complete characters."""
+    return piece.decode("utf-8", "ignore").encode() == piece
 
 
 def draw_strip(tokens: Tokens, position: int) -> None:
@@ -40,6 +59,7 @@ def draw_strip(tokens: Tokens, position: int) -> None:
         key="tokens.strip",
         label="Tokens of the prompt",
     )
+    st.caption(_legend(tokens))
     if clicked is not None and clicked != position:
         st.session_state[_CLICKED] = clicked
         st.rerun()

@@ -43,9 +43,19 @@ def draw_numbers() -> None:
     if groups:
         kind = "every digit is a token of its own" if max(groups) == 1 else f"up to {max(groups)} digits share a token"
         st.caption(
-            f"Here {kind}. A sum is a pattern over such tokens, written from the left; the model never sees the "
+            f"In this text {kind}. A sum is a pattern over such tokens, written from the left; the model never sees the "
             f"number as one value."
         )
+
+
+def letter_counts(tokens: Tokens, letter: str) -> list[int]:
+    """How often a letter, large or small, begins in each token; one that is split over tokens counts in its first."""
+    counts = [0] * len(tokens.ids)
+    for place, character in enumerate(tokens.text):
+        if character.lower() == letter.lower():
+            spans = zip(tokens.starts, tokens.ends, strict=True)
+            counts[next(i for i, (start, end) in enumerate(spans) if start <= place < end)] += 1
+    return counts
 
 
 def draw_words() -> None:
@@ -68,8 +78,7 @@ def draw_words() -> None:
             "pieces": [" | ".join(map(visible, row.pieces)) for row in rows],
             "ids": [", ".join(map(str, row.ids)) for row in rows],
             f"how often {visible(letter.encode()) if letter else '?'}": [
-                " + ".join(str(piece.lower().count(letter.lower().encode())) for piece in row.pieces) if letter else ""
-                for row in rows
+                " + ".join(map(str, letter_counts(row, letter))) if letter else "" for row in rows
             ],
         },
         hide_index=True,

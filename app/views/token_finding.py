@@ -16,12 +16,23 @@ def split_words(frame: Frame) -> str:
     start = f"Your {n_characters:,} character{'' if n_characters == 1 else 's'} became {n_tokens:,} token"
     start += "" if n_tokens == 1 else "s"
     if tokens.chat:
-        return f"{start}, with the marks of the chat template around them."
+        return f"With the chat template there are {n_tokens:,} tokens{_own_share(frame)}."
     if tokens.n_cut:
         return f"{start}; {tokens.n_cut:,} more at its {tokens.cut} were cut."
     own = sum(position >= 0 for position in tokens.starts)
     added = f", {n_tokens - own} of them put in front" if own < n_tokens else ""
     return f"{start}{added} ({own / n_characters:.2f} per character)." if n_characters else f"{start}{added}."
+
+
+def _own_share(frame: Frame) -> str:
+    """How many of a chat's tokens are the person's own; "" where the template changed the text."""
+    place = frame.tokens.text.rfind(frame.prompt)
+    if not frame.prompt or place < 0:
+        return ""
+    end = place + len(frame.prompt)
+    spans = zip(frame.tokens.starts, frame.tokens.ends, strict=True)
+    own = sum(place <= first and last <= end for first, last in spans)
+    return f", {own:,} of them from your {len(frame.prompt):,} characters; the template adds the rest"
 
 
 def next_words(frame: Frame, result: NextToken) -> list[str | Piece]:

@@ -28,14 +28,14 @@ def draw_token_notes(frame: Frame) -> None:
             f"{tokens.replaced} broken characters (lone surrogates) were replaced by U+FFFD.",
             icon=":material/broken_image:",
         )
-    if (
-        any(special and start >= 0 for special, start in zip(tokens.special, tokens.starts, strict=True))
-        and not frame.chat
-    ):
+    # In a chat the template's own marks are special too; only what the person typed is worth a remark.
+    first = tokens.text.rfind(frame.prompt) if frame.chat else 0
+    own = range(first, first + len(frame.prompt)) if first >= 0 else range(0)
+    if any(special and start in own for special, start in zip(tokens.special, tokens.starts, strict=True)):
         st.info(
-            "The text spells a special token, so it became that token (drawn as a pill). To see it as plain text, "
-            "use the switch under "
-            '"How it becomes tokens".',
+            "Your text spells a special token, so it became that token (drawn as a pill)"
+            f"{'; in a chat it may end your message for the model' if frame.chat else ''}. "
+            'To see it as plain text, use the switch under "How it becomes tokens".',
             icon=":material/label:",
         )
     if frame.prompt.endswith(" ") and not frame.chat:

@@ -68,8 +68,8 @@ def test_who_gets_the_bag(seen):
     assert it.percents == [it.percent(" Mary"), it.percent(" John")]
 
 
-def test_sure_and_wrong(seen):
-    it = seen("Sure and wrong")
+def test_likely_and_wrong(seen):
+    it = seen("Likely and wrong")
     assert it.best == " helium"
     assert it.percents == [it.percent(" helium"), it.percent(" oxygen")]
 
