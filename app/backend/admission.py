@@ -33,10 +33,10 @@ class Line:
 
 
 def duration(seconds: float) -> str:
-    """Seconds as people say them: "0.4 s", "12 s", "4 min"."""
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
+    """Seconds as people say them: "0.4 s", "12 s", "4 min", "3 h"."""
+    if seconds < 100:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.0f} h"
 
 
 def size(n_bytes: float) -> str:

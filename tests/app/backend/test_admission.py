@@ -121,5 +121,12 @@ def test_what_begun_requests_hold_counts_against_the_memory():
 
 
 def test_numbers_as_people_say_them():
-    assert [duration(s) for s in (0.44, 9.96, 12.3, 99.0, 240.0)] == ["0.4 s", "10.0 s", "12 s", "99 s", "4 min"]
+    assert [duration(s) for s in (0.44, 9.96, 12.3, 99.0, 240.0, 9000.0)] == [
+        "0.4 s",
+        "10.0 s",
+        "12 s",
+        "99 s",
+        "4 min",
+        "2 h",
+    ]
     assert [size(n) for n in (9.62e9, 16 << 20, 1e8)] == ["9.6 GB", "16.8 MB", "0.1 GB"]
