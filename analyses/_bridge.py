@@ -7,9 +7,12 @@ import copy
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 from jaxtyping import Float
+
+from analyses._source import SourceError
 
 # What an analysis may read or change in one block, and how the bridge spells it (`blocks.<layer>.` goes in front).
 POINTS: Mapping[str, str] = {
@@ -50,32 +53,69 @@ def guard_cache_argument() -> None:
     AttentionBridge._update_kv_cache = update
 
 
+def check_family(architecture: str, model_type: str) -> str:
+    """The bridge's name of a family.
+
+    Args:
+        architecture: as in config.json, "" when it names none.
+        model_type: as in config.json.
+
+    Raises:
+        SourceError: a family that the bridge does not know.
+    """
+    from transformer_lens.model_bridge.sources._hf_format import determine_architecture_from_hf_config
+
+    try:
+        return determine_architecture_from_hf_config(
+            SimpleNamespace(architectures=[architecture], model_type=model_type)
+        )
+    except ValueError as error:
+        raise _unknown(model_type) from error
+
+
 def boot(folder: str, *, device: str, dtype: Any) -> Any:
     """Bridge of a folder in Hugging Face format; its weights stay memory-mapped. Never runs code from the folder.
 
     Raises:
-        ValueError: a family that the bridge does not know, or one without attention.
+        SourceError: a family that the bridge does not know, one without attention, or weights that lack tensors.
     """
     from transformer_lens.model_bridge import TransformerBridge
-    from transformer_lens.model_bridge.sources._hf_format import determine_architecture_from_hf_config
+    from transformer_lens.model_bridge.sources.transformers import helpers
     from transformers import AutoConfig
 
     guard_cache_argument()
     config = AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
-    try:
-        determine_architecture_from_hf_config(config)
-    except ValueError as error:
-        raise _unknown(config) from error
-    return _with_attention(
-        TransformerBridge.boot_transformers(folder, device=device, dtype=dtype, trust_remote_code=False), config
+    architecture = check_family((config.architectures or [""])[0], config.model_type)
+    loader = _Complete(helpers.get_hf_model_class_for_architecture(architecture))
+    bridge = TransformerBridge.boot_transformers(
+        folder, device=device, dtype=dtype, trust_remote_code=False, model_class=loader
     )
+    return _with_attention(bridge, config)
+
+
+class _Complete:
+    """Stands in for a model class of transformers, which gives tensors it does not find random values and only logs it."""
+
+    def __init__(self, model_class: Any) -> None:
+        self._model_class = model_class
+
+    def from_pretrained(self, folder: str, **options: Any) -> Any:
+        model, info = self._model_class.from_pretrained(
+            folder, output_loading_info=True, use_safetensors=True, **options
+        )
+        if missing := sorted(info["missing_keys"]):
+            raise SourceError(
+                f"needs a tensor for every part that config.json describes; found none for {missing[0]} "
+                f"({len(missing)} missing); complete the copy, or use the config.json that came with the weights."
+            )
+        return model
 
 
 def wrap(hf_model: Any) -> Any:
     """Bridge around a transformers model in memory, which it changes in place: its layers become the bridge's.
 
     Raises:
-        ValueError: as `boot`.
+        SourceError: a family that the bridge does not know, or one without attention.
     """
     from transformer_lens.factories.architecture_adapter_factory import SUPPORTED_ARCHITECTURES
     from transformer_lens.model_bridge.sources import build_bridge_from_module
@@ -83,7 +123,7 @@ def wrap(hf_model: Any) -> Any:
     guard_cache_argument()
     architecture, config = type(hf_model).__name__, copy.deepcopy(hf_model.config)
     if architecture not in SUPPORTED_ARCHITECTURES:
-        raise _unknown(config)
+        raise _unknown(config.model_type)
     # sdpa returns no attention maps: the families that delegate attention to transformers would then have none.
     hf_model.set_attn_implementation("eager")
     # No tokenizer: the bridge would add a BOS to it, and it only ever sees ids.
@@ -92,15 +132,15 @@ def wrap(hf_model: Any) -> Any:
 
 def _with_attention(bridge: Any, config: Any) -> Any:
     if not hasattr(bridge, "blocks") or not getattr(config.get_text_config(), "num_attention_heads", None):
-        raise ValueError(
+        raise SourceError(
             f"needs a stack of blocks with attention; found the family {config.model_type}; choose a transformer."
         )
     return bridge
 
 
-def _unknown(config: Any) -> ValueError:
-    return ValueError(
-        f"needs a family that TransformerBridge 4.3 knows; found {config.model_type}; choose another model, for example "
+def _unknown(model_type: str) -> SourceError:
+    return SourceError(
+        f"needs a family that TransformerBridge 4.3 knows; found {model_type}; choose another model, for example "
         "one of the families GPT-2, Llama, Mistral, Qwen or Gemma."
     )
 

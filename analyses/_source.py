@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
@@ -37,6 +38,36 @@ ENCODERS = frozenset(
     "albert bert camembert deberta deberta-v2 distilbert electra longformer modernbert mpnet nomic_bert roberta "
     "xlm-roberta xlm-roberta-xl".split()
 )
+# Encoder-decoders: their configs may leave the flag to the class.
+ENCODER_DECODERS = frozenset(
+    "bart bigbird_pegasus blenderbot blenderbot-small fsmt led longt5 m2m_100 marian mbart mt5 mvp nllb-moe pegasus "
+    "pegasus_x plbart prophetnet switch_transformers t5 t5gemma t5gemma2 umt5 whisper".split()
+)
+# quant_method in config.json -> the module transformers 5 reads it with, and the package that holds it; None: it needs none.
+LIBRARIES: Mapping[str, tuple[str, str] | None] = {
+    "aqlm": ("aqlm", "aqlm"),
+    "auto-round": ("auto_round", "auto-round"),
+    "awq": ("gptqmodel", "gptqmodel"),
+    "bitnet": None,
+    "bitsandbytes": ("bitsandbytes", "bitsandbytes"),
+    "compressed-tensors": ("compressed_tensors", "compressed-tensors"),
+    "eetq": ("kernels", "kernels"),
+    "fbgemm_fp8": ("fbgemm_gpu", "fbgemm-gpu"),
+    "fp8": None,
+    "fp_quant": ("fp_quant", "fp-quant"),
+    "gptq": ("gptqmodel", "gptqmodel"),
+    "higgs": ("flute", "flute-kernel"),
+    "hqq": ("hqq", "hqq"),
+    "mxfp4": None,
+    "mxfp8": None,
+    "quanto": ("optimum", "optimum-quanto"),
+    "quark": ("quark", "amd-quark"),
+    "sinq": ("sinq", "sinq"),
+    "spqr": ("spqr_quant", "spqr-quant"),
+    "torchao": ("torchao", "torchao"),
+    "vptq": ("vptq", "vptq"),
+}
+
 ENCODER_HEADS = re.compile(r"For(MaskedLM|(Sequence|Token)Classification|QuestionAnswering|MultipleChoice)$")
 DECODER_HEADS = re.compile(r"(ForCausalLM|LMHeadModel|ForConditionalGeneration)$")
 
@@ -58,6 +89,7 @@ class Source:
     model_type: str
     n_bytes: int  # of the weights that are read
     files: tuple[str, ...]  # the names of the files that are used
+    dtype: str = ""  # of the stored weights by their config; "" where it does not say, or they are quantised
 
 
 def cache_folder() -> Path:
@@ -91,14 +123,14 @@ def check_config(config: Mapping[str, Any], name: str) -> tuple[str, str]:
     """Architecture and model type of a decoder-only model that transformers knows.
 
     Raises:
-        SourceError: no model type, an encoder, or an architecture that only code in the repository defines.
+        SourceError: no model type, an encoder, or an architecture that transformers does not have.
     """
     model_type = config.get("model_type")
     if not isinstance(model_type, str) or not model_type:
         raise SourceError(f"needs a model_type in config.json; found none in {name}; name a transformers model.")
     named = config.get("architectures")
     architecture = str(named[0]) if isinstance(named, list) and named else ""
-    if config.get("is_encoder_decoder"):
+    if config.get("is_encoder_decoder", model_type in ENCODER_DECODERS):
         raise SourceError(
             f"needs a decoder-only model; found an encoder-decoder ({architecture or model_type}) in {name}; "
             "name a causal language model."
@@ -109,12 +141,43 @@ def check_config(config: Mapping[str, Any], name: str) -> tuple[str, str]:
             f"needs a decoder-only language model; found {architecture or model_type} in {name}, which does not "
             "predict the next token; name a causal language model."
         )
-    if config.get("auto_map") and not is_native(model_type):
+    if not is_native(model_type):
+        if config.get("auto_map"):
+            raise SourceError(
+                f"needs an architecture that transformers has itself; found {model_type} in {name}, which only runs with "
+                "code from the repository; name another model: that code is never run here."
+            )
         raise SourceError(
-            f"needs an architecture that transformers has itself; found {model_type} in {name}, which only runs with "
-            "code from the repository; name another model: that code is never run here."
+            f"needs a language model that the installed transformers {version('transformers')} knows; found the type "
+            f"{model_type} in {name}; name another model, or install a version of transformers that knows it."
         )
     return architecture, model_type
+
+
+def check_quantised(config: Mapping[str, Any], name: str) -> str:
+    """The quantisation method of a config, "" when there is none.
+
+    Raises:
+        SourceError: a method that transformers does not know, or whose library is not installed.
+    """
+    found = config.get("quantization_config") or config.get("compression_config")
+    if not found:
+        return ""
+    described: Mapping[str, Any] = found if isinstance(found, dict) else {}
+    bits = described.get("load_in_4bit") or described.get("load_in_8bit")
+    method = str(described.get("quant_method") or ("bitsandbytes" if bits else "an unnamed method"))
+    if method not in LIBRARIES:
+        raise SourceError(
+            f"needs weights in a number format that can be read here; found {name} quantised with {method}; "
+            "name a version of it that is not quantised."
+        )
+    library = LIBRARIES[method]
+    if library is not None and find_spec(library[0]) is None:
+        raise SourceError(
+            f"needs the package {library[1]} to read weights quantised with {method}; found {name} in this format and no "
+            "such package; install it, or name a version of the model that is not quantised."
+        )
+    return method
 
 
 def is_native(model_type: str) -> bool:
@@ -157,6 +220,7 @@ def describe(
 ) -> Source:
     """The source with this config and these files (name -> bytes), or a SourceError that says what is missing."""
     architecture, model_type = check_config(config, name)
+    quantised = check_quantised(config, name)
     shards = weights(sizes)
     if not shards:
         raise SourceError(_no_weights(name, sizes))
@@ -167,7 +231,8 @@ def describe(
         )
     where = "local folder" if kind == "local" else "Hugging Face hub"
     n_bytes = sum(sizes[shard] for shard in shards)
-    return Source(name, kind, revision, where, path, architecture, model_type, n_bytes, wanted(sizes))
+    dtype = "" if quantised else str(config.get("dtype") or config.get("torch_dtype") or "")
+    return Source(name, kind, revision, where, path, architecture, model_type, n_bytes, wanted(sizes), dtype)
 
 
 def from_folder(folder: Path, name: str, kind: Literal["local", "hub"], revision: str | None = None) -> Source:

@@ -21,8 +21,9 @@ from analyses._arrays import check_ids
 from analyses._bridge import POINTS, Calls
 from analyses._config import Check, ModelConfig, read_config
 from analyses._device import check_same_as_cpu, choose_device, choose_dtype
+from analyses._opening import in_words, prepare
 from analyses._steps import Progress
-from analyses.sources import fetch, resolve
+from analyses.sources import resolve
 
 __all__ = ["POINTS", "Calls", "Check", "HookedModel", "ModelConfig", "load_model", "wrap_model"]
 
@@ -224,24 +225,24 @@ def load_model(
         on_progress: told how far it is; may raise `Cancelled`.
 
     Raises:
-        ValueError: the source, the device or the dtype is not there, or mps computes something else than the CPU.
+        ValueError: the source, the device or the dtype is not there, the model does not fit in memory or cannot be read,
+            or mps computes something else than the CPU. One sentence says what is needed, what was found and what to do.
     """
-    from transformers import AutoTokenizer
-
     place, number = choose_device(device), choose_dtype(dtype)
     found = resolve(source, revision=revision)
-    folder = str(fetch(found, on_progress=on_progress))
+    folder, tokenizer = prepare(found, dtype=dtype or "float32", device=place, on_progress=on_progress)
     if on_progress:
         on_progress(Progress(0, 1, note="loading the model"))
     # mps has returned wrong numbers without an error (TransformerLens issue 1178): it is compared with the CPU first.
-    bridge = _bridge.boot(folder, device="cpu" if place == "mps" else place, dtype=number)
+    with in_words(found.name, "the weights"):
+        bridge = _bridge.boot(str(folder), device="cpu" if place == "mps" else place, dtype=number)
     if place == "mps":
         on_cpu = _some_logits(bridge, "cpu")
         bridge.to(place, print_details=False)
         check_same_as_cpu(on_cpu, _some_logits(bridge, place), place)
-    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
-    config = read_config(bridge, name=found.name, kind=found.kind, revision=found.revision, note=found.note)
-    model = _checked(HookedModel(bridge, tokenizer, config))
+    with in_words(found.name, "the model"):
+        config = read_config(bridge, name=found.name, kind=found.kind, revision=found.revision, note=found.note)
+        model = _checked(HookedModel(bridge, tokenizer, config))
     if on_progress:
         on_progress(Progress(1, 1, note="loading the model"))
     return model

@@ -14,6 +14,9 @@ from analyses._steps import Profile
 from analyses.sources import cache_folder
 
 LENGTHS = (16, 64, 256)  # tokens; three lengths determine base, per token and per pair
+# A kept profile that predicts so many times what a short pass takes now was measured on a busy machine. Seen: 40 times, and
+# every longer request was refused from then on.
+TOO_SLOW = 2.0
 
 
 def fit_forward(lengths: tuple[int, ...], seconds: list[float]) -> tuple[float, float, float]:
@@ -41,12 +44,12 @@ def measure(model: Any) -> Profile:
     """Time a few forward passes (under a second on a small model) and return the profile."""
     config = model.config
     lengths = tuple(n for n in LENGTHS if n <= config.n_ctx) or (config.n_ctx,)
-    ids = [(7 * i + 3) % config.d_vocab for i in range(max(lengths))]
-    model.forward(tuple(ids[: lengths[0]]), last_only=True)  # reads the weights in
-    seconds = [_best(lambda n=n: model.forward(tuple(ids[:n]), last_only=True)) for n in lengths]
+    ids = _ids(model, max(lengths))
+    model.forward(ids[: lengths[0]], last_only=True)  # reads the weights in
+    seconds = [_best(lambda n=n: model.forward(ids[:n], last_only=True)) for n in lengths]
     base, per_token, per_pair = fit_forward(lengths, seconds)
     short = min(32, max(lengths))
-    every = _best(lambda: model.forward(tuple(ids[:short])).softmax(-1))
+    every = _best(lambda: model.forward(ids[:short]).softmax(-1))
     return Profile(
         base=base,
         per_token=per_token,
@@ -59,6 +62,16 @@ def measure(model: Any) -> Profile:
         n_ctx=config.n_ctx,
         bytes_per_value=4 if config.dtype == "float32" else 2,
     )
+
+
+def _ids(model: Any, count: int) -> tuple[int, ...]:
+    return tuple((7 * i + 3) % model.config.d_vocab for i in range(count))
+
+
+def _is_too_slow(profile: Profile, model: Any) -> bool:
+    """Whether a short pass is much faster now than the profile says; other work on the machine only ever adds time."""
+    ids = _ids(model, min(LENGTHS[0], model.config.n_ctx))
+    return profile.forward_seconds(len(ids)) > TOO_SLOW * _best(lambda: model.forward(ids, last_only=True), times=3)
 
 
 def _best(run: Callable[[], Any], times: int = 2) -> float:
@@ -76,19 +89,22 @@ def _best(run: Callable[[], Any], times: int = 2) -> float:
 
 
 def load_profile(model: Any) -> Profile:
-    """The profile of this model on this device, measured once and kept in the cache folder."""
+    """The profile of this model on this device, kept in the cache folder; measured afresh where the kept one is too slow."""
     import torch
 
     config = model.config
     name = f"{config.fingerprint}-{config.device.replace(':', '-')}-{torch.get_num_threads()}.json"
     path = cache_folder() / "profiles" / name
     try:
-        return Profile(**json.loads(path.read_text()))
-    except (OSError, ValueError, TypeError):  # not there, half-written, or of an older version: measure again
-        with torch.inference_mode():
-            profile = measure(model)
-        _write(path, json.dumps(asdict(profile)))
-        return profile
+        kept = Profile(**json.loads(path.read_text()))
+    except (OSError, ValueError, TypeError):  # not there, half-written, or of an older version
+        kept = None
+    with torch.inference_mode():
+        if kept is not None and not _is_too_slow(kept, model):
+            return kept
+        profile = measure(model)
+    _write(path, json.dumps(asdict(profile)))
+    return profile
 
 
 def _write(path: Path, text: str) -> None:

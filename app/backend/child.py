@@ -15,9 +15,8 @@ def main(arguments: str) -> None:
     from app.backend.codec import Wire
     from app.backend.service import Service
 
-    options = json.loads(arguments)
-    wire = Wire(Connection(options["fd"]))
-    service = Service(wire, analyses=options["analyses"], source=options["source"], transport="process")
+    order = json.loads(arguments)
+    service = Service(Wire(Connection(order["fd"])), order, transport="process")
     service.serve(on_death=lambda: os._exit(70))  # EX_SOFTWARE: the server sees the end of the wire and starts another
     os._exit(0)  # the owner thread may be inside a long operation; there is nothing to clean up
 

@@ -1,28 +1,31 @@
 """The server's side of the wire: the `Backend` that pages use, over any transport.
 
 It keeps one loaded model and, for a while, one that is being opened beside it. When a worker dies it is started again and the
-waiting jobs are sent once more; a request that was running at two deaths is refused.
+waiting jobs are sent once more; a request that was running at two deaths is refused. A worker that stalls is ended, and that is a
+death.
 """
 
 import itertools
 import logging
 import threading
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from analyses._steps import Cost, Progress
 from analyses.sources import EMBEDDED
 from analyses.tokenization import Tokens
+from app.backend.calls import Calls
 from app.backend.deaths import Deaths
 from app.backend.jobs import RemoteJob
+from app.backend.limits import Limits, load_limits
 from app.backend.protocol import Event, ModelInfo, Refused, Request, Stats, Status, Who
 from app.backend.service import import_map
-from app.backend.sessions import Call, Session, model_info
+from app.backend.sessions import Session, event_of, model_info
 from app.backend.transports import TRANSPORTS
+from app.backend.watchdog import STALL_SECONDS, Watchdog
 
 log = logging.getLogger(__name__)
-
-REPLY_SECONDS = 20.0  # a tokenizer needs milliseconds; a worker that is this late has stalled
 
 
 def still_loading() -> Refused:
@@ -39,20 +42,24 @@ class RemoteBackend:
         *,
         analyses: str = "analyses:ANALYSES",
         source: str | None = None,
+        limits: Limits | None = None,
+        stall_seconds: float = STALL_SECONDS,
         **options: Any,
     ) -> None:
         self.transport = transport
+        self.limits = limits or load_limits()
         self._map_path = analyses
         self._map = import_map(analyses)
         self._lock = threading.RLock()
         self._numbers = itertools.count(1)
-        self._calls: dict[int, Call] = {}
+        self._calls = Calls()
         self._sessions: list[Session] = []  # every one whose wire is open, also one that only finishes its jobs
         self._current: Session | None = None
         self._opening: Session | None = None
         self._error = ""
         self._deaths = Deaths()
         self._closed = False
+        self.watchdog = Watchdog(lambda: tuple(self._sessions), stall_seconds)
         self.open(source, **options)
 
     # -- what is loaded ----------------------------------------------------------------------------------------------
@@ -90,7 +97,8 @@ class RemoteBackend:
         """End every worker; jobs that wait are told."""
         with self._lock:
             self._closed = True
-            sessions = [session for session in (self._current, self._opening) if session is not None]
+            self.watchdog.close()
+            sessions = list(self._sessions)
             self._current = self._opening = None
         for session in sessions:
             self._retire(session)
@@ -107,13 +115,14 @@ class RemoteBackend:
             raise
 
     def estimate(self, request: Request) -> Cost:
-        """Computed here: cost functions need no model, only its measured profile."""
-        model = self._session().model
-        if model is None:
+        """Computed here: cost functions need no model, only its measured profile and what its worker has learnt."""
+        session = self._session()
+        if (model := session.model) is None:
             raise still_loading()
         if (analysis := self._map.get(request.analysis)) is None:
             raise Refused("bad_request", f"There is no analysis {request.analysis}.")
-        return analysis.cost(model.profile, len(request.tokens), request.params)
+        cost = analysis.cost(model.profile, len(request.tokens), request.params)
+        return session.corrections.apply(request.analysis, cost)
 
     def submit(self, request: Request, who: Who) -> RemoteJob:
         """Send a request; while a worker is started again, it waits here."""
@@ -123,7 +132,7 @@ class RemoteBackend:
             job = RemoteJob(request, who, lambda: self._cancel(number))
             session.jobs[number] = job
             if session.model is not None:  # else it is being started again, and gets its waiting jobs when it is ready
-                self._send_job(session, number, job)
+                session.send_job(number, job, self._map.get(request.analysis))
             return job
 
     def stats(self) -> Stats:
@@ -139,7 +148,10 @@ class RemoteBackend:
             return self._current
 
     def _start(self, source: Mapping[str, Any]) -> Session:
-        session = Session(TRANSPORTS[self.transport](self._map_path, source), source)
+        stays = self._current.model if self._current else None  # open until the new one is ready
+        beside = 0 if stays is None else stays.config.n_parameters * stays.profile.bytes_per_value
+        order = {"analyses": self._map_path, "source": source, "limits": asdict(self.limits), "beside": beside}
+        session = Session(TRANSPORTS[self.transport](order), source)
         self._sessions.append(session)
         threading.Thread(target=self._read, args=(session,), name="backend", daemon=True).start()
         return session
@@ -152,12 +164,6 @@ class RemoteBackend:
             job.put(Event("failed", failure=Refused("cancelled", "The model was closed.")))
         session.link.kill()
 
-    def _send_job(self, session: Session, number: int, job: RemoteJob) -> None:
-        analysis = self._map.get(job.request.analysis)
-        if analysis is not None and session.model is not None:
-            job.key = job.request.key(session.model.config.fingerprint, analysis.version)
-        session.link.wire.send({"op": "submit", "job": number, **job.to_wire()})
-
     def _cancel(self, number: int) -> None:
         with self._lock:
             session = next((session for session in self._sessions if number in session.jobs), None)
@@ -168,26 +174,13 @@ class RemoteBackend:
 
     def _call(self, op: str, **body: Any) -> Any:
         try:
-            return self._ask(op, **body)
+            return self._calls.ask(self._session(), op, body)
         except Refused as why:
             if why.code != "worker_died":
                 raise
-            return self._ask(op, **body)  # the model was replaced between question and answer: ask the new one
-
-    def _ask(self, op: str, **body: Any) -> Any:
-        with self._lock:
-            session = self._session()
-            number = next(self._numbers)
-            call = self._calls[number] = Call(session)
-        session.link.wire.send({"op": op, "call": number, **body})
-        arrived = call.answered.wait(REPLY_SECONDS)
-        with self._lock:
-            self._calls.pop(number, None)
-        if not arrived:
-            raise Refused("busy", "The model's process does not answer; try again in a moment.")
-        if call.failure is not None:
-            raise call.failure
-        return call.value
+            return self._calls.ask(
+                self._session(), op, body
+            )  # the model was replaced between question and answer: ask the new one
 
     # -- the reader of one session -----------------------------------------------------------------------------------
 
@@ -204,12 +197,11 @@ class RemoteBackend:
             case "event":
                 self._event(session, message["job"], message["event"])
             case "turn":
-                session.turn = message["key"]
+                session.begin_turn(message["key"], message["seconds"])
+            case "learnt":
+                session.corrections.learn(message["seconds"], message["bytes"])
             case "reply":
-                with self._lock:
-                    call = self._calls.get(message["call"])
-                if call is not None:
-                    call.answer(message["value"], Refused(*message["failure"]) if message["failure"] else None)
+                self._calls.arrived(message)
             case "loading":
                 session.progress = Progress(**message["progress"])
             case "ready":
@@ -221,19 +213,14 @@ class RemoteBackend:
         job = session.jobs.get(number)
         if job is None:
             return
-        failure = Refused(*body["failure"]) if "failure" in body else None
-        progress = Progress(**body["progress"]) if "progress" in body else None
-        result = None
-        if body["kind"] == "done":
-            try:
-                result = self._map[job.request.analysis].result(**body["result"])
-            except (TypeError, ValueError) as error:
-                body["kind"], failure = "failed", Refused("internal", f"The result does not fit its class: {error}")
-        if body["kind"] in ("done", "failed"):
+        if body["kind"] == "progress":  # only the owner of the model sends these, so it is alive
+            session.hear()
+        event = event_of(body, self._map.get(job.request.analysis))
+        if event.kind in ("done", "failed"):
             with self._lock:
                 session.jobs.pop(number, None)
                 self._deaths.forgive(job.key)
-        job.put(Event(body["kind"], body["ahead"], progress, result, body["seconds"], body["cached"], failure))
+        job.put(event)
         self._release(session)
 
     def _ready(self, session: Session, info: dict[str, Any]) -> None:
@@ -245,8 +232,11 @@ class RemoteBackend:
             if self._opening is session:
                 self._opening = None
             self._deaths.started()
+            session.hear()
+            learnt = session.corrections
+            session.link.wire.send({"op": "learnt", "seconds": learnt.seconds, "bytes": learnt.bytes})
             for number, job in session.jobs.items():  # came back from a worker that died
-                self._send_job(session, number, job)
+                session.send_job(number, job, self._map.get(job.request.analysis))
         if old is not None and old is not session:
             old.retired = True  # answers what it was asked, then ends
             self._release(old)
@@ -268,8 +258,7 @@ class RemoteBackend:
         """The wire closed: on purpose, or the worker died."""
         with self._lock:
             self._sessions.remove(session)
-            for call in [call for call in self._calls.values() if call.session is session]:
-                call.answer(None, Refused("worker_died", "The model's process ended; try again in a moment."))
+            self._calls.ended(session)
             if session.retired or self._closed:
                 for job in session.jobs.values():
                     job.put(Event("failed", failure=Refused("worker_died", "The model's process ended; run it again.")))
@@ -282,9 +271,13 @@ class RemoteBackend:
                 found = "its process ended twice while loading (often: not enough memory)"
                 self._failed(session, f"The model could not be opened: {found}; choose a smaller model or free memory.")
                 return
+            was_current = self._current is session
+            if was_current:
+                self._current = None  # its memory is free again
             fresh = self._start(session.source)
+            fresh.corrections = session.corrections
             fresh.jobs = {number: job for number, job in session.jobs.items() if self._may_return(job)}
-            if self._current is session:
+            if was_current:
                 self._current = fresh
             else:
                 self._opening = fresh

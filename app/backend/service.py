@@ -16,8 +16,11 @@ from typing import Any
 
 from analyses._steps import Analysis, Cancelled, Progress
 from app.backend.codec import Wire
+from app.backend.flights import wire_fields
+from app.backend.limits import Limits
 from app.backend.protocol import Event, Refused, Request, Who
-from app.backend.worker import Worker, wire_fields
+from app.backend.room import check_room, loaded_bytes
+from app.backend.worker import Worker
 
 log = logging.getLogger(__name__)
 
@@ -46,10 +49,12 @@ def event_to_wire(event: Event) -> dict[str, Any]:
 class Service:
     """One model behind one connection."""
 
-    def __init__(self, wire: Wire, *, analyses: str, source: Mapping[str, Any], transport: str) -> None:
+    def __init__(self, wire: Wire, order: Mapping[str, Any], transport: str) -> None:
         self.wire = wire
-        self._analyses = import_map(analyses)
-        self._source = source  # arguments of load_model
+        self._analyses = import_map(order["analyses"])
+        self._source: Mapping[str, Any] = order["source"]  # arguments of load_model
+        self._limits = Limits(**order["limits"])
+        self._beside: int = order["beside"]  # bytes of the model that stays open until this one is ready
         self._transport = transport
         self._worker: Worker | None = None
         self._outbox: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
@@ -83,6 +88,8 @@ class Service:
                 self._worker.cancel(message["job"])
             case "tokenize":
                 self._texts.put(message)
+            case "learnt" if self._worker is not None:  # by the worker before this one
+                self._worker.corrections.learn(message["seconds"], message["bytes"])
             case "stats":
                 self._reply(message, self._stats())
 
@@ -97,6 +104,10 @@ class Service:
             self._worker.submit(job, Request(tokens=tokens, **request), Who(*who), tell)
         except Refused as why:
             tell(Event("failed", failure=why))
+        except Exception as error:  # a cost function's bug must not end the reader, and with it the worker
+            log.error("request %s could not be weighed", request.get("analysis"), exc_info=error)
+            sentence = f"The request could not be weighed ({type(error).__name__}); report this as a bug."
+            tell(Event("failed", failure=Refused("internal", sentence)))
 
     def _stats(self) -> dict[str, Any]:
         worker = self._worker
@@ -155,6 +166,7 @@ class Service:
         try:
             with _one_load:
                 self._loading(Progress(0.0, 1.0, "starting"))  # raises when it was cancelled while it waited
+                self._check_room()
                 model = load_model(**self._source, on_progress=self._loading)
             self._loading(Progress(0.95, 1.0, "measuring how fast this machine is"))
             profile = load_profile(model)
@@ -168,10 +180,34 @@ class Service:
             )
             return None
 
-        def on_turn(key: str) -> None:
-            self.wire.send({"op": "turn", "key": key})  # not through the outbox: it must be out before a death can come
+        def on_turn(key: str, seconds: float) -> None:
+            # Not through the outbox: it must be out before a death can come.
+            self.wire.send({"op": "turn", "key": key, "seconds": seconds})
 
-        return Worker(model, self._analyses, profile, on_turn=on_turn)
+        def on_learnt(analysis: str) -> None:
+            factors = worker.corrections
+            seconds, size = (
+                {name: table[name] for name in (analysis,) if name in table}
+                for table in (factors.seconds, factors.bytes)
+            )
+            self._outbox.put({"op": "learnt", "seconds": seconds, "bytes": size})
+
+        worker = Worker(model, self._analyses, profile, limits=self._limits, on_turn=on_turn, on_learnt=on_learnt)
+        return worker
+
+    def _check_room(self) -> None:
+        """Before anything large is read: whether the new model fits beside the open one."""
+        if not self._beside:
+            return
+        from analyses._device import choose_device
+        from analyses._weights import free_bytes
+        from analyses.sources import resolve
+
+        device = choose_device(self._source.get("device"))
+        found = resolve(self._source.get("source"), revision=self._source.get("revision"))
+        needed = loaded_bytes(found, self._source.get("dtype"))
+        limit, free = self._limits.model_bytes, free_bytes(device)
+        check_room(found.name, needed, self._beside, model_bytes=limit, free=free, device=device)
 
     def _fail_to_open(self, sentence: str) -> None:
         self._closed.set()

@@ -31,26 +31,29 @@ class Link:
     kill: Callable[[], None]
 
 
-Start = Callable[[str, Mapping[str, Any]], Link]  # (import path of the ANALYSES map, arguments of load_model)
+# What a worker is started with, JSON-able: "analyses" (import path of the map), "source" (arguments of load_model), "limits"
+# (fields of Limits), "beside" (bytes of the model that stays open meanwhile).
+Order = Mapping[str, Any]
+Start = Callable[[Order], Link]
 
 
-def start_thread(analyses: str, source: Mapping[str, Any]) -> Link:
+def start_thread(order: Order) -> Link:
     """A worker on threads of this process. It cannot be killed in the middle of an operation, only asked to stop."""
     here, there = Pipe()
     ours, theirs = Wire(here), Wire(there)
-    service = Service(theirs, analyses=analyses, source=source, transport="thread")
+    service = Service(theirs, order, transport="thread")
     threading.Thread(target=service.serve, args=(theirs.close,), name="worker", daemon=True).start()
     return Link(ours, ours.close)
 
 
-def start_process(analyses: str, source: Mapping[str, Any]) -> Link:
+def start_process(order: Order) -> Link:
     """A worker in a child process of its own.
 
     Not multiprocessing: its spawn re-runs the page script in the child. The child ends when the socket closes, so it cannot
     outlive this process, however that one ends.
     """
     here, there = socket.socketpair()
-    arguments = json.dumps({"fd": there.fileno(), "analyses": analyses, "source": dict(source)})
+    arguments = json.dumps({"fd": there.fileno(), **order})
     # A waiting OpenMP thread spins by default. On a busy machine that slows everybody: a 30-token forward pass took 2.6 s
     # instead of 0.55 s (docs/log.md); on a quiet one both take the same.
     environment = {"OMP_WAIT_POLICY": "PASSIVE", **os.environ}

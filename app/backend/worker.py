@@ -5,54 +5,26 @@ is one person waiting; a flight is one computation that any number of people may
 the last of them leaves. No Streamlit, no sockets in here: the same core runs in a thread and in a child process.
 """
 
-import logging
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import replace
 from typing import Any
 
-from analyses._steps import Analysis, Cancelled, Profile, Progress, Steps
-from app.backend.admission import Limits, admit
+from analyses._steps import Analysis, Cancelled, Profile, Progress
+from app.backend.admission import TURN_SECONDS, Line, admit
+from app.backend.corrections import Corrections
 from app.backend.fair_queue import FairQueue
-from app.backend.protocol import Event, FailureCode, Refused, Request, Who
+from app.backend.flights import Flight, Job, Listener, device_is_lost, explain, wire_fields
+from app.backend.limits import Limits
+from app.backend.protocol import Event, Refused, Request, Who
 from app.backend.result_cache import ResultCache
+from app.backend.room import request_bytes
 
-log = logging.getLogger(__name__)
-
-QUANTUM_SECONDS = (
-    0.5  # simulated with 39 users and one with three long sweeps: p95 of small requests 0.68 s (docs/log.md)
-)
+# Simulated with 39 users and one with three long sweeps: p95 of small requests 0.6 s (benchmarks/fairness.py, docs/log.md).
+QUANTUM_SECONDS = TURN_SECONDS
 CACHE_BYTES = 64 << 20
-
-Listener = Callable[[Event], None]
-
-
-@dataclass(eq=False)
-class _Job:
-    """One person waiting for one flight."""
-
-    who: Who
-    tell: Listener
-    flight: "_Flight"
-
-
-@dataclass(eq=False)
-class _Flight:
-    """One computation."""
-
-    key: str
-    request: Request
-    analysis: Analysis
-    jobs: list[_Job] = field(default_factory=list)
-    steps: Steps[Any] | None = None  # None until its first turn
-    seconds: float = 0.0
-    closed: bool = False  # the worker is ending
-
-    def check(self) -> None:
-        """Called before every block of the model and between vocabulary chunks."""
-        if self.closed or not self.jobs:
-            raise Cancelled
 
 
 class Worker:
@@ -67,7 +39,8 @@ class Worker:
         limits: Limits | None = None,
         quantum_seconds: float = QUANTUM_SECONDS,
         cache_bytes: int = CACHE_BYTES,
-        on_turn: Callable[[str], None] = lambda key: None,
+        on_turn: Callable[[str, float], None] = lambda key, seconds: None,
+        on_learnt: Callable[[str], None] = lambda analysis: None,
     ) -> None:
         self.model = model
         self.analyses = analyses
@@ -75,15 +48,18 @@ class Worker:
         self.finished = self.cancelled = 0
         self.hooks, self.grad_enabled = 0, False  # as the owner thread found them after its last turn
         self.cache = ResultCache(cache_bytes)
-        self._limits = limits or Limits()
+        self.corrections = Corrections()
+        limits = limits or Limits()
+        self.limits = replace(limits, bytes=request_bytes(limits, model.config.device))
         self._quantum = quantum_seconds
-        self._on_turn = (
-            on_turn  # told which flight runs, "" when it pauses: a death can then be blamed on the right one
-        )
-        self._queue: FairQueue[_Flight] = FairQueue()
-        self._flights: dict[str, _Flight] = {}
-        self._jobs: dict[Any, _Job] = {}
-        self._abandoned: list[_Flight] = []
+        # Told which flight runs and its estimated seconds, "" when it pauses: whoever watches us can then blame a death on the
+        # right one, and knows how long a silence is normal.
+        self._on_turn = on_turn
+        self._on_learnt = on_learnt  # told the analysis whose corrections have changed
+        self._queue: FairQueue[Flight] = FairQueue()
+        self._flights: dict[str, Flight] = {}
+        self._jobs: dict[Any, Job] = {}
+        self._abandoned: list[Flight] = []
         self._closed = False
         self._changed = threading.Condition()
 
@@ -113,9 +89,10 @@ class Worker:
                 return
             flight = self._flights.get(key)
             if flight is None:
-                admit(request, analysis, self.profile, self._limits)
-                flight = self._flights[key] = _Flight(key, request, analysis)
-            job = self._jobs[job_id] = _Job(who, tell, flight)
+                line = self._line(who.user)
+                cost = admit(request, analysis, self.profile, self.limits, self.corrections, line)
+                flight = self._flights[key] = Flight(key, request, analysis, cost)
+            job = self._jobs[job_id] = Job(who, tell, flight)
             flight.jobs.append(job)
             self._queue.put(who.user, flight)
             self._tell_queue()
@@ -149,19 +126,20 @@ class Worker:
         with torch.inference_mode():
             while (turn := self._next_turn()) is not None:
                 user, flight = turn
-                self._on_turn(flight.key)
+                self._on_turn(flight.key, flight.cost.seconds)
                 used = self._turn(flight)
-                self._on_turn("")
+                self._on_turn("", 0.0)
                 with self._changed:
                     self._queue.charge(user, used)
                     self.hooks, self.grad_enabled = self.model.hook_count(), torch.is_grad_enabled()
 
-    def _next_turn(self) -> tuple[str, _Flight] | None:
+    def _next_turn(self) -> tuple[str, Flight] | None:
         with self._changed:
             while True:
                 for flight in self._abandoned:
                     if flight.steps is not None:
                         flight.steps.close()
+                        self._learn(flight, only_if_longer=True)
                 self._abandoned.clear()
                 if self._closed:
                     return None
@@ -169,10 +147,11 @@ class Worker:
                     return turn
                 self._changed.wait()
 
-    def _turn(self, flight: _Flight) -> float:
+    def _turn(self, flight: Flight) -> float:
         """Run one flight for a quantum; returns the seconds used."""
         begun = time.perf_counter()
         self.model.interrupt = flight.check
+        ended, result, failure = False, None, None
         try:
             if flight.steps is None:
                 flight.steps = flight.analysis.steps(self.model, flight.request.tokens, **flight.request.params)
@@ -180,19 +159,46 @@ class Worker:
                 flight.check()
                 self._tell_progress(flight, next(flight.steps))
         except StopIteration as stop:
-            flight.seconds += time.perf_counter() - begun
-            self._finish(flight, stop.value)
+            ended, result = True, stop.value
         except Cancelled:
-            self._fail(flight, Refused("cancelled", "Stopped."))
-        except Exception as error:  # noqa: BLE001 (the one place where any bug of an analysis must not end the worker)
-            self._fail(flight, explain(error, flight.request))
+            failure = Refused("cancelled", "Stopped.")
+        except Exception as error:  # any bug of an analysis: it must not end the worker
+            if device_is_lost(error):
+                raise  # every later request would fail too: end here and be started again
+            failure = explain(error, flight.request)
         finally:
             self.model.interrupt = lambda: None
         used = time.perf_counter() - begun
         flight.seconds += used
+        # Only here are the error and its traceback gone, and with them the tensors of the frames it came through.
+        if failure is not None:
+            self._fail(flight, failure)
+        elif ended:
+            self._finish(flight, result)
         return used
 
+    def _learn(self, flight: Flight, *, only_if_longer: bool = False) -> None:
+        request = flight.request
+        estimated = flight.analysis.cost(self.profile, len(request.tokens), request.params).seconds
+        if not only_if_longer or flight.seconds > estimated:
+            self.corrections.took(request.analysis, estimated, flight.seconds)
+            self._on_learnt(request.analysis)
+
     # -- bookkeeping, under the lock ---------------------------------------------------------------------------------
+
+    def _line(self, user: str) -> Line:
+        own = {job.flight for job in self._jobs.values() if job.who.user == user}
+        others: defaultdict[str, float] = defaultdict(float)
+        for flight in self._flights.values():
+            if flight not in own:  # a flight that several others share is counted once
+                others[flight.jobs[0].who.user] += flight.left
+        return Line(
+            heavy=sum(flight.cost.seconds > self.limits.heavy_seconds for flight in own),
+            light=sum(flight.cost.seconds <= self.limits.heavy_seconds for flight in own),
+            seconds=sum(flight.left for flight in own),
+            others=tuple(others.values()),
+            held_bytes=sum(flight.cost.result_bytes for flight in self._flights.values() if flight.steps is not None),
+        )
 
     def _supersede(self, who: Who) -> None:
         for job_id in [job_id for job_id, job in self._jobs.items() if job.who == who]:
@@ -208,33 +214,42 @@ class Worker:
             self._abandoned.append(job.flight)
             self._changed.notify()
 
-    def _forget(self, flight: _Flight) -> None:
+    def _forget(self, flight: Flight) -> None:
         self._queue.remove(flight)
         if self._flights.get(flight.key) is flight:
             del self._flights[flight.key]
         self._tell_queue()
 
-    def _end(self, flight: _Flight, event: Event) -> None:
+    def _end(self, flight: Flight, event: Event) -> None:
         for job_id in [job_id for job_id, job in self._jobs.items() if job.flight is flight]:
             self._jobs.pop(job_id).tell(event)
         flight.jobs.clear()
         self._forget(flight)
 
-    def _finish(self, flight: _Flight, result: Any) -> None:
+    def _finish(self, flight: Flight, result: Any) -> None:
         with self._changed:
             self.finished += 1
             if not isinstance(result, flight.analysis.result):
                 found = f"{flight.request.analysis} returned {type(result).__name__}"
                 self._end(flight, Event("failed", failure=Refused("internal", f"{found}; report this as a bug.")))
                 return
+            self._learn(flight)
             self.cache.put(flight.key, wire_fields(result))
             self._end(flight, Event("done", result=wire_fields(result), seconds=flight.seconds))
 
-    def _fail(self, flight: _Flight, why: Refused) -> None:
+    def _fail(self, flight: Flight, why: Refused) -> None:
+        if why.code == "out_of_memory":
+            flight.steps = None
+            if self.model.config.device.startswith("cuda"):
+                import torch
+
+                torch.cuda.empty_cache()
+            self.corrections.ran_out(flight.request.analysis)
+            self._on_learnt(flight.request.analysis)
         with self._changed:
             self._end(flight, Event("failed", failure=why))
 
-    def _tell_progress(self, flight: _Flight, progress: Progress) -> None:
+    def _tell_progress(self, flight: Flight, progress: Progress) -> None:
         with self._changed:
             for job in flight.jobs:
                 job.tell(Event("progress", progress=progress))
@@ -244,30 +259,3 @@ class Worker:
             for job in flight.jobs:
                 if flight.steps is None:
                     job.tell(Event("queued", ahead=ahead))
-
-
-def wire_fields(result: Any) -> dict[str, Any]:
-    """A result dataclass as the builtins and arrays that cross the wire."""
-    return {item.name: getattr(result, item.name) for item in fields(result)}
-
-
-def explain(error: Exception, request: Request) -> Refused:
-    """What went wrong inside an analysis, as a sentence for the person who asked."""
-    import torch
-
-    code: FailureCode = "internal"
-    message = (
-        f"{request.analysis} failed ({type(error).__name__}); the server's log has the details; report this as a bug."
-    )
-    if isinstance(error, ValueError):
-        code, message = "bad_request", str(error)
-    elif isinstance(error, MemoryError | torch.OutOfMemoryError) or "allocate memory" in str(error):
-        code, message = (
-            "out_of_memory",
-            f"{len(request.tokens):,} tokens need more memory than is free; shorten the prompt.",
-        )
-    elif isinstance(error, TypeError) and "argument" in str(error):
-        code, message = "bad_request", f"{request.analysis} does not take these parameters ({error})."
-    if code == "internal":
-        log.error("analysis %s failed", request.analysis, exc_info=error)
-    return Refused(code, message)

@@ -96,16 +96,6 @@ def test_families_that_cannot_be_opened_are_refused_in_words():
         wrap_model(MambaForCausalLM(MambaConfig(**small, state_size=4)), tiny_tokenizer())
 
 
-def test_an_unknown_family_in_a_folder_is_refused_in_words(tmp_path):
-    from transformers import BioGptConfig, BioGptForCausalLM
-
-    config = BioGptConfig(vocab_size=300, hidden_size=32, num_hidden_layers=1, num_attention_heads=2)
-    BioGptForCausalLM(config).save_pretrained(tmp_path)
-    tiny_tokenizer().save_pretrained(tmp_path)
-    with pytest.raises(ValueError, match="needs a family .*; found biogpt; choose"):
-        load_model(str(tmp_path), device="cpu")
-
-
 @pytest.mark.parametrize("device", ["cuda:77", "tpu", "mps"])
 def test_absent_devices_are_refused(device):
     if device == "mps" and torch.backends.mps.is_available():

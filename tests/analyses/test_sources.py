@@ -224,27 +224,6 @@ def test_half_copied_shards_are_refused(folder):
     assert source.n_bytes == sum((folder / name).stat().st_size for name in names)
 
 
-@pytest.mark.parametrize(
-    ("file", "content", "words"),
-    [
-        ("config.json", None, "config.json"),
-        ("config.json", b"{", "not JSON"),
-        ("config.json", b"[1]", "a list"),
-        ("config.json", b"{}", "model_type"),
-        ("config.json", b'{"model_type": "t5", "is_encoder_decoder": true}', "encoder-decoder"),
-        ("config.json", b'{"model_type": "bert", "architectures": ["BertModel"]}', "next token"),
-        ("tokenizer.json", None, "tokenizer"),
-        ("model.safetensors", None, "no weights"),
-    ],
-)
-def test_each_gap_of_a_folder_is_named(folder, file, content, words):
-    if content is None:
-        (folder / file).unlink()
-    else:
-        (folder / file).write_bytes(content)
-    assert words in refusal(str(folder))
-
-
 def test_second_copy_of_the_weights_is_not_counted(folder):
     (folder / "consolidated.safetensors").write_bytes(WEIGHTS)
     assert resolve(str(folder), timeout=PATIENCE).n_bytes == len(WEIGHTS)

@@ -1,6 +1,7 @@
 """Analyses that the contract tests bring along: a long sweep, one that adds hooks, one that fails, one that ends its worker."""
 
 import os
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -44,7 +45,14 @@ def fail_steps(model: Any, tokens: tuple[int, ...], *, how: str = "bug") -> Step
     yield Progress(0, 1)
 
     def wrong(tensor: Any, hook: Any) -> None:
-        raise {"bug": KeyError("oh"), "value": ValueError("needs a; found b; do c."), "memory": MemoryError()}[how]
+        import torch
+
+        raise {
+            "bug": KeyError("oh"),
+            "value": ValueError("needs a; found b; do c."),
+            "memory": MemoryError(),
+            "cuda memory": torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."),
+        }[how]
 
     with model.hooks((model.hook_name("resid_pre", 1), wrong)):
         model.forward(tokens)
@@ -63,6 +71,22 @@ def kill_steps(model: Any, tokens: tuple[int, ...], *, flag: str = "") -> Steps[
     return Numbers(np.ones(1, np.float32))
 
 
+def stall_steps(
+    model: Any, tokens: tuple[int, ...], *, seconds: float, says: float = 0.0, flag: str = ""
+) -> Steps[Numbers]:
+    """Is silent for some seconds, of which it says some beforehand; with `flag`, only while that file does not exist."""
+    yield Progress(0, 1)
+    if not flag or not os.path.exists(flag):
+        if flag:
+            open(flag, "w").close()
+        time.sleep(seconds)
+    return Numbers(np.full(1, seconds, np.float32))
+
+
+def stall_cost(profile: Profile, n_tokens: int, params: Mapping[str, Any]) -> Cost:
+    return Cost(params.get("says", 0.0), 1000, 1000)
+
+
 def unsendable_steps(model: Any, tokens: tuple[int, ...]) -> Steps[Numbers]:
     yield Progress(0, 1)
     return Numbers(np.array([object()]))
@@ -72,6 +96,7 @@ ANALYSES = {
     "sweep": Analysis(sweep_steps, _cost, Numbers),
     "steer": Analysis(steer_steps, _cost, Numbers),
     "fail": Analysis(fail_steps, _cost, Numbers),
+    "stall": Analysis(stall_steps, stall_cost, Numbers),
     "kill": Analysis(kill_steps, _cost, Numbers),
     "unsendable": Analysis(unsendable_steps, _cost, Numbers),
     "impossible": Analysis(sweep_steps, _cost, Numbers, requires=("telepathy",)),

@@ -1,9 +1,12 @@
 """The fit recovers the times it was made from, and never predicts negative seconds."""
 
+import json
+from dataclasses import asdict, replace
+
 import numpy as np
 import pytest
 
-from app.backend.calibration import fit_forward
+from app.backend.calibration import fit_forward, load_profile
 
 
 def test_three_lengths_give_back_the_three_terms():
@@ -25,3 +28,17 @@ def test_noise_never_gives_a_negative_term(seed):
 def test_a_model_with_one_length_only():
     terms = fit_forward((8,), [0.02])
     assert terms[0] + terms[1] * 8 + terms[2] * 64 == pytest.approx(0.02)
+
+
+def test_a_kept_profile_is_used_unless_it_was_measured_on_a_busy_machine(tiny, tmp_path, monkeypatch):
+    monkeypatch.setenv("STREAMSCOPE_CACHE", str(tmp_path))
+    model = tiny("llama").model
+    first = load_profile(model)
+    (file,) = (tmp_path / "profiles").iterdir()
+    fast = replace(first, base=first.base / 10, per_token=0.0, per_pair=0.0)
+    file.write_text(json.dumps(asdict(fast)))
+    assert load_profile(model) == fast
+    file.write_text(json.dumps(asdict(replace(first, base=60.0))))
+    found = load_profile(model)
+    assert found.base < 30.0
+    assert json.loads(file.read_text()) == asdict(found), "the next start finds the better one"
