@@ -38,9 +38,9 @@ def main(options: Sequence[str], target: Path = SERVER) -> int:
         sys.path.insert(0, str(ROOT))
     signal.signal(signal.SIGTERM, _stop)
     ours = target == SERVER and not {"--help", "-h"} & set(options)
-    if ours:
-        _start_backend()
     try:
+        if ours:
+            _start_backend()
         return _serve(options, target)
     except ValueError as error:
         return _complain(str(error))
