@@ -77,7 +77,18 @@ def test_a_split_character_joins_its_tokens(pieces, runs):
 
 def test_percent_has_three_true_digits():
     numbers = [1, 0.9996, 0.7725, 0.5, 0.0123456, 0.001, 0.000999, 3.2149e-5, 1e-20, 0]
-    shown = ["100 %", "> 99.9 %", "77.2 %", "50.0 %", "1.23 %", "0.100 %", "9.99×10⁻⁴", "3.21×10⁻⁵", "1.00×10⁻²⁰", "0 %"]
+    shown = [
+        "100 %",
+        "> 99.9 %",
+        "77.2 %",
+        "50.0 %",
+        "1.23 %",
+        "0.100 %",
+        "9.99×10⁻⁴",
+        "3.21×10⁻⁵",
+        "1.00×10⁻²⁰",
+        "0 %",
+    ]
     assert [percent(p) for p in numbers] == shown
     assert percent(1 + 1e-7) == "100 %"
 
