@@ -25,7 +25,7 @@ run: setup model
 
 test: setup-test model check
 	@browser=$$($(BIN)/python -m tests.browser.chromium) || exit 1; echo "Browser: $$browser"
-	@exec $(BIN)/python -m pytest $(ARGS)
+	@exec $(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
 
 check: setup-test
 	@$(BIN)/python -m ruff check -q . && $(BIN)/python -m ruff format --check .

@@ -78,7 +78,7 @@ TEST = [
     "-m ruff check -q .",
     "-m ruff format --check .",
     "-m tests.browser.chromium",
-    "-m pytest",
+    "-m pytest -n 2 --dist loadfile",
 ]
 
 
@@ -185,7 +185,7 @@ def test_no_browser_stops_the_tests(machine):
 
 def test_arguments_reach_the_app_and_pytest(machine):
     assert machine.make("run", "ARGS=--server.port 9000")[-1] == "-m app --server.port 9000"
-    assert machine.make("test", "ARGS=tests/app -x")[-1] == "-m pytest tests/app -x"
+    assert machine.make("test", "ARGS=tests/app -x")[-1] == "-m pytest -n 2 --dist loadfile tests/app -x"
 
 
 def test_plain_make_names_the_two_commands(machine):

@@ -62,17 +62,23 @@ def take_with_you(
                 f"({LINK_CHARACTERS:,}): "
                 "send the view as a file instead, and open it on the left."
             )
+        # Made when asked for: a file that a newer run has replaced would be an error in the browser's console.
+        view = write_view(frame.prompt, st.session_state)
         with st.container(horizontal=True):
             st.download_button(
                 "View (JSON)",
-                write_view(frame.prompt, st.session_state),
+                lambda: view,
                 "streamscope-view.json",
                 "application/json",
                 key="export.view",
             )
             for name, table in tables.items():
                 st.download_button(
-                    f"{name} (CSV)", table.to_csv(index=False), f"{name}.csv", "text/csv", key=f"export.{name}.csv"
+                    f"{name} (CSV)",
+                    lambda table=table: table.to_csv(index=False),
+                    f"{name}.csv",
+                    "text/csv",
+                    key=f"export.{name}.csv",
                 )
             for name, draw in figures.items():
                 st.download_button(

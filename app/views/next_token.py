@@ -108,7 +108,7 @@ def draw_next_token(model: ModelInfo, result: NextToken) -> None:
     with st.expander("These settings in Python"):
         settings = f"temperature={temperature}, top_k={top_k}, top_p={top_p}"
         st.code(
-            '# after = run_next_token(...), as under "Take it with you" below\n'
+            "# after = run_next_token(...), as at the end of this page\n"
             "from analyses import reshape_distribution\n\n"
             f"sampled = reshape_distribution(after.logits, {settings})\n"
             "print(sampled.probability[after.ids], sampled.n_kept, sampled.kept_mass)",

@@ -142,18 +142,18 @@ def files(monkeypatch):
 def test_the_saved_view_holds_the_prompt_and_every_choice_and_opens_again(files):
     choices = {"bos": "own", "chat": False, "plain": True, "keep": "end", "after": 3, "list": 7, "temperature": 0.5}
     shown(frame(NASTY), secret="not a choice", prompt="an older one", **choices)
-    view = json.loads(files["export.view"])
+    view = json.loads(files["export.view"]())
     assert view["prompt"] == NASTY
     assert view["choices"] == choices
     state = {"chat": True, "other": 1}
-    read_view(files["export.view"], state)
+    read_view(files["export.view"](), state)
     assert state == {"prompt": NASTY, "other": 1, **choices}
 
 
 def test_what_is_handed_out_is_readable_and_drawn_when_asked_for(files):
     shown(frame("\u4eba 🙂"))
-    assert "\u4eba 🙂" in files["export.view"], "readable in an editor"
-    assert files["export.numbers.csv"] == "a,b\n1,2\n"
+    assert "\u4eba 🙂" in files["export.view"](), "readable in an editor"
+    assert files["export.numbers.csv"]() == "a,b\n1,2\n"
     picture = files["export.picture.html"]
     assert callable(picture) and picture() == "<html></html>"
 

@@ -73,16 +73,16 @@ def shows_prediction(page, tokenizer, logits, position):
     says(page, f"(token {position}) the model assigns {words[0]} ")
     sentence = page.locator(".st-key-finding .finding").inner_text()
     assert float(re.search(r"carries ([\d.]+) bits", sentence)[1]) == pytest.approx(float(bits), abs=0.0051)
-    expect(page.locator(".st-key-tokens-next .ytick text").first).to_have_text(words[0])
-    labels, values = bars(page)
-    assert labels == words
+    expect(page.locator(".st-key-tokens-next .ytick text")).to_have_text(words)  # waits until it is drawn again
+    expect(page.locator(".st-key-tokens-next .bartext")).to_have_count(len(words))
+    _, values = bars(page)
     same_digits(values, top.values)
 
 
 def open_choices(page):
     wait_idle(page)
     if not page.locator(".st-key-plain label").first.is_visible():
-        page.get_by_test_id("stSidebar").get_by_text("How it becomes tokens").click()
+        page.get_by_test_id("stSidebar").get_by_text("How it becomes tokens", exact=True).click()
     expect(page.locator(".st-key-plain label").first).to_be_visible()
     wait_idle(page)
 

@@ -130,7 +130,7 @@ def test_chat_template_and_special_strings(new_page, app, tokenizer):
     wait_idle(page)
     open_choices(page)
     switch(page, "chat")
-    says(page, "chat template around them")
+    says(page, "With the chat template there are")
     message = [{"role": "user", "content": "The capital of France is"}]
     ids = strip_ids(page)
     assert ids == tokenizer.apply_chat_template(message, add_generation_prompt=True, return_dict=False)
