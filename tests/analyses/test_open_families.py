@@ -48,17 +48,17 @@ def test_folder_opens_with_its_weights_its_tokenizer_and_all_its_capabilities(sa
 def test_families_follow_one_another_in_the_app(saved, tmp_path, monkeypatch):
     """The same answers through the backend, each model opened beside the one before."""
     monkeypatch.setenv("STREAMSCOPE_CACHE", str(tmp_path))
-    families = ("gpt2", "gemma2", "mixtral")
-    backend = RemoteBackend("thread", analyses="analyses:ANALYSES", source=saved(families[0]))
+    first = next(iter(FAMILIES))
+    backend = RemoteBackend("thread", analyses="analyses:ANALYSES", source=saved(first))
     try:
-        for family in families:
-            if family != families[0]:
+        for family in FAMILIES:
+            if family != first:
                 backend.open(saved(family))
             end = time.monotonic() + 120
             while (status := backend.status()).opening:
                 assert time.monotonic() < end, f"still opening {family}"
                 time.sleep(0.01)
-            assert status.error == "" and status.model.config.family == family
+            assert status.error == "" and status.model.config.name == saved(family)
             ids = tuple(backend.tokenize(TEXT).ids)
             assert ids == tuple(tiny_tokenizer()(TEXT)["input_ids"])
             found = backend.submit(Request("next_token", ids[:20], {"top_k": 3}), Who("ann", "page")).result(60)
