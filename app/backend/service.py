@@ -133,9 +133,7 @@ class Service:
         while (message := self._outbox.get()) is not None:
             try:
                 self.wire.send(message)
-            except (
-                TypeError
-            ) as error:  # a result that cannot cross the wire is a bug of the analysis; the job must still end
+            except TypeError as error:  # a bug of the analysis: this cannot cross the wire, and the job must still end
                 log.error("not sent: %s", error)
                 failure = ["internal", f"The result could not be sent: {error}"]
                 if message["op"] == "event":

@@ -28,9 +28,7 @@ class Watchdog:
     def look(self, since_last_look: float) -> None:
         """End every worker that has stalled."""
         for session in self._sessions():
-            if (
-                since_last_look > self.seconds / 2
-            ):  # we stood still ourselves (suspended), and have read no sign meanwhile
+            if since_last_look > self.seconds / 2:  # we stood still ourselves (suspended) and have read no sign
                 session.hear()
             elif session.stalled(self.seconds):
                 log.warning("the model's process gave no sign for too long and is ended")

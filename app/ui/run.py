@@ -85,12 +85,8 @@ def _words(event: Event | None) -> tuple[float, str] | None:
     if event is None:
         return None
     if event.kind == "queued":
-        return (
-            0.0,
-            f"{event.ahead} {'request comes' if event.ahead == 1 else 'requests come'} first"
-            if event.ahead
-            else "Starting",
-        )
+        requests = "request comes" if event.ahead == 1 else "requests come"
+        return 0.0, f"{event.ahead} {requests} first" if event.ahead else "Starting"
     if event.progress is not None and event.progress.total > 0:
         fraction = min(1.0, event.progress.done / event.progress.total)
         return fraction, event.progress.note or f"{fraction:.0%}"

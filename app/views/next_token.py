@@ -65,7 +65,37 @@ def draw_next_token(model: ModelInfo, result: NextToken) -> None:
             table = result.to_frame(model.vocabulary)
             table["token"] = labels
             st.dataframe(table, hide_index=True)
-        return
+    else:
+        _draw_sampling(result, labels)
+
+
+def _draw_sampling(result: NextToken, labels: list[str]) -> None:
+    """The same tokens before and after the settings, and what the settings left."""
+    temperature, top_k, top_p = _choose_settings()
+    sampled = reshape_distribution(result.logits, temperature=temperature, top_k=top_k, top_p=top_p)
+    figure = sampling_figure(labels, result.probability, sampled.probability[result.ids], ids=result.ids.tolist())
+    show_figure(figure, key="tokens.sampling", alt="Next tokens before and after sampling settings")
+    tokens = "1 token" if sampled.n_kept == 1 else f"{sampled.n_kept:,} tokens"
+    who = "it" if sampled.n_kept == 1 else "they"
+    held = f"; {who} held {percent(sampled.kept_mass)} at this temperature" if temperature else ", always the likeliest"
+    st.caption(
+        f"{tokens} of {len(result.logits):,} can still be drawn{held}. "
+        f"Entropy {in_bits(sampled.entropy_nats):.2f} bits, before {in_bits(result.entropy_nats):.2f}. "
+        "Computed over the whole vocabulary, not over the tokens shown."
+    )
+    with st.expander("These settings in Python"):
+        settings = f"temperature={temperature}, top_k={top_k}, top_p={top_p}"
+        st.code(
+            "# after = run_next_token(...), as at the end of this page\n"
+            "from analyses import reshape_distribution\n\n"
+            f"sampled = reshape_distribution(after.logits, {settings})\n"
+            "print(sampled.probability[after.ids], sampled.n_kept, sampled.kept_mass)",
+            language="python",
+        )
+
+
+def _choose_settings() -> tuple[float, int, float]:
+    """Temperature, top-k and top-p, as `reshape_distribution` takes them."""
     st.caption("Sampling is how a program draws the next token from these probabilities.")
     left, middle, right = st.columns(3)
     with left:
@@ -94,26 +124,7 @@ def draw_next_token(model: ModelInfo, result: NextToken) -> None:
             bind="query-params",
             help="The smallest set of most probable tokens that holds this share of what top-k left.",
         )
-    sampled = reshape_distribution(result.logits, temperature=temperature, top_k=top_k, top_p=top_p)
-    figure = sampling_figure(labels, result.probability, sampled.probability[result.ids], ids=result.ids.tolist())
-    show_figure(figure, key="tokens.sampling", alt="Next tokens before and after sampling settings")
-    tokens = "1 token" if sampled.n_kept == 1 else f"{sampled.n_kept:,} tokens"
-    who = "it" if sampled.n_kept == 1 else "they"
-    held = f"; {who} held {percent(sampled.kept_mass)} at this temperature" if temperature else ", always the likeliest"
-    st.caption(
-        f"{tokens} of {len(result.logits):,} can still be drawn{held}. "
-        f"Entropy {in_bits(sampled.entropy_nats):.2f} bits, before {in_bits(result.entropy_nats):.2f}. "
-        "Computed over the whole vocabulary, not over the tokens shown."
-    )
-    with st.expander("These settings in Python"):
-        settings = f"temperature={temperature}, top_k={top_k}, top_p={top_p}"
-        st.code(
-            "# after = run_next_token(...), as at the end of this page\n"
-            "from analyses import reshape_distribution\n\n"
-            f"sampled = reshape_distribution(after.logits, {settings})\n"
-            "print(sampled.probability[after.ids], sampled.n_kept, sampled.kept_mass)",
-            language="python",
-        )
+    return temperature, top_k, top_p
 
 
 def probability_of(result: NextToken, token_id: int) -> float:
