@@ -86,6 +86,8 @@ class Wire:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._sending = threading.Lock()
+        self._ending = threading.Lock()  # held where the descriptor's number is used or given back
+        self._closed = False
 
     def send(self, value: Any) -> bool:
         """Send one message; False when the other end is gone."""
@@ -100,18 +102,26 @@ class Wire:
         return True
 
     def receive(self) -> Any:
-        """The next message. Raises EOFError when the other end is gone."""
+        """The next message. Raises EOFError when the other end is gone or this one was closed."""
         try:
+            if self._closed:
+                raise EOFError("closed")
             header = self._connection.recv_bytes()
             count = json.loads(header)["buffers"]
             return unpack(header, [self._connection.recv_bytes() for _ in range(count)])
-        except OSError as error:
+        except (EOFError, OSError) as error:
+            self._closed = True
+            with self._sending, self._ending:
+                self._connection.close()
             raise EOFError(str(error)) from error
 
     def close(self) -> None:
-        """Close this end; whoever waits at either end reads EOFError. Idempotent."""
-        with contextlib.suppress(OSError):  # shutting down wakes a blocked reader or sender, which closing does not
+        """End the conversation; whoever waits at either end reads EOFError. Idempotent, from any thread.
+
+        The reader gives the file descriptor back, not we: a reader on its way into the system call would otherwise read from
+        whatever connection has been given the same number since.
+        """
+        self._closed = True
+        with self._ending, contextlib.suppress(OSError):  # not under _sending: the sender may be what has to be woken
             with socket.socket(fileno=os.dup(self._connection.fileno())) as twin:
                 twin.shutdown(socket.SHUT_RDWR)
-        with self._sending:
-            self._connection.close()

@@ -1,5 +1,6 @@
 """Messages cross the wire unchanged, and nothing that could run code crosses at all."""
 
+import os
 import threading
 from multiprocessing import Pipe
 
@@ -72,6 +73,22 @@ def test_closing_wakes_the_reader_at_either_end():
     assert len(ended) == 2
     assert here.send(1) is False
     there.close()
+
+
+def test_the_reader_gives_the_descriptor_back_so_that_it_never_reads_from_another_connection():
+    connection, there = Pipe()
+    wire, number = Wire(connection), connection.fileno()
+    wire.close()
+    wire.close()
+    os.fstat(number)  # still ours: a reader may be on its way into read(number)
+    assert wire.send({"a": 1}) is False
+    with pytest.raises(EOFError):
+        wire.receive()
+    with pytest.raises(OSError):
+        os.fstat(number)
+    with pytest.raises(EOFError):
+        wire.receive()
+    wire.close()
 
 
 def test_many_writers_never_mix_their_messages():
