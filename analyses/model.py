@@ -20,6 +20,7 @@ from analyses import _bridge
 from analyses._arrays import check_ids
 from analyses._bridge import POINTS, Calls
 from analyses._config import Check, ModelConfig, read_config
+from analyses._decompose import LinearParts, linear_parts
 from analyses._device import check_same_as_cpu, choose_device, choose_dtype
 from analyses._opening import in_words, prepare
 from analyses._steps import Progress
@@ -188,6 +189,10 @@ class HookedModel:
         """Logits read from a stream: final norm, unembedding, the family's own output transform (softcap, scale)."""
         logits = self._bridge.unembed(self._bridge.ln_final(resid))
         return self._bridge.adapter.apply_output_logits_transform(logits)
+
+    def linear_parts(self) -> LinearParts:
+        """Final norm, unembedding and attention's output matrices: what splits a logit into parts."""
+        return linear_parts(self._bridge)
 
     def _tensor(self, ids: Any) -> Any:
         import torch
