@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from app.components.token_strip.token_strip import Memo, read_click, reconcile, token_strip
+from app.components._selection import Memo, read_click, reconcile
+from app.components.token_strip.token_strip import token_strip
 
 SCRIPT = """
 import streamlit as st
@@ -141,8 +142,13 @@ SOURCE = (Path(__file__).parents[2] / "app/components/token_strip/token_strip.js
 
 def evaluate(expression):
     """The value of a JavaScript expression that sees the exported functions as `strip`."""
-    url = f"data:text/javascript;base64,{base64.b64encode(SOURCE.encode()).decode()}"
-    program = f"import('{url}').then(async (strip) => JSON.stringify(await ({expression})))"
+    return run_module(SOURCE, "strip", expression)
+
+
+def run_module(source, name, expression):
+    """The value of a JavaScript expression that sees what `source` exports as `name`."""
+    url = f"data:text/javascript;base64,{base64.b64encode(source.encode()).decode()}"
+    program = f"import('{url}').then(async ({name}) => JSON.stringify(await ({expression})))"
     if shutil.which("node"):
         line = ["node", "--input-type=module", "-e", f"{program}.then(console.log)"]
         return json.loads(subprocess.run(line, capture_output=True, text=True, check=True, timeout=60).stdout)

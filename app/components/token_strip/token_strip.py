@@ -1,21 +1,18 @@
 """The token strip: a text as the tokens the model sees, one of which can be selected.
 
-The tokens travel once, compressed; a click sends back one position and nothing else. Streamlit resends a message only
-when its bytes change, so the payload must not change when the user clicks: it holds the selection only as it was when
-something other than the strip last set it (another picture, a link, a new text), and the browser keeps its own since.
-`Memo` is what the server has to remember for that, one per strip and session.
+The tokens travel once, compressed; a click sends back one position and nothing else (app/components/_selection.py says
+how the payload stays the same meanwhile).
 """
 
 import json
 import zlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import streamlit as st
 
+from app.components._selection import Memo, read_click, reconcile
 from app.ui.token_text import split_characters, visible
 
 _HERE = Path(__file__).parent
@@ -32,17 +29,6 @@ _component = st.components.v2.component(
     css=(_HERE / "token_strip.css").read_text(encoding="utf-8"),
     js=(_HERE / "token_strip.js").read_text(encoding="utf-8"),
 )
-
-
-@dataclass(frozen=True)
-class Memo:
-    """What the browser shows, as far as the server knows."""
-
-    digest: int = 0  # of the tokens
-    sent: int | None = None  # the selection inside the payload
-    shown: int | None = None  # the selection on the screen: `sent`, or what was clicked since
-    revision: int = 0  # counts the selections that came from outside
-    seen: tuple[int, int] | None = None  # the last click taken notice of: its position and its time
 
 
 def token_strip(
@@ -92,40 +78,6 @@ def token_strip(
     # Only now: a run that Streamlit ends at the line above must find the same click again.
     st.session_state[memo_key] = memo
     return selected
-
-
-def read_click(state: Any) -> tuple[int, int] | None:
-    """Position and time of the last click, or None: what a browser sends is any JSON and not to be trusted."""
-    found = state.get("selected") if isinstance(state, Mapping) else None
-    if type(found) is int:  # AppTest sets the position alone
-        found = {"position": found, "time": 0}
-    if not isinstance(found, Mapping):
-        return None
-    position, time = found.get("position"), found.get("time")
-    return (position, time) if type(position) is int and type(time) is int else None
-
-
-def reconcile(
-    memo: Memo, digest: int, n_tokens: int, click: tuple[int, int] | None, selected: int | None
-) -> tuple[Memo, int | None]:
-    """What the server remembers after this run, and the selection it returns.
-
-    Args:
-        memo: what it remembered before.
-        digest: of the tokens drawn now.
-        n_tokens: how many they are; no other position is ever returned.
-        click: the last click in the component's state, new or not.
-        selected: what the caller passes.
-    """
-    fresh = click is not None and click != memo.seen and 0 <= click[0] < n_tokens
-    wanted = click[0] if click is not None and fresh else selected
-    result = wanted if wanted is not None and 0 <= wanted < n_tokens else None
-    shown = result if fresh else memo.shown
-    # Taken off the page, the component forgets its clicks: then the payload has to say what is selected.
-    forgotten = click is None and memo.seen is not None
-    if forgotten or digest != memo.digest or shown != result:
-        return Memo(digest, result, result, memo.revision + 1, click), result
-    return Memo(digest, memo.sent, shown, memo.revision, click), result
 
 
 # Describing 8,192 tokens takes 85 ms of CPU and a page runs again at every click; 16 of them are about 10 MB.
