@@ -1,0 +1,88 @@
+"""The streams of one forward pass at the positions that are asked for, and their readout group by group."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from jaxtyping import Float
+
+from analyses import _lens, _readout
+from analyses._lens import Cells, Final, Known, Rows, Wanted, read
+from analyses._readout import Unembedding, even_slices
+
+
+def capture(
+    model: Any, ids: tuple[int, ...], places: Sequence[int], mid: bool
+) -> tuple[Float[Any, "pos stream d_model"], Float[Any, "pos d_vocab"]]:
+    """The stream before every block (then, with `mid`, after every attention), and the model's own float32 logits.
+
+    Only the rows at `places` are kept, and only these are unembedded: the logits of a long prompt are the largest thing there
+    is (400 MB at 2,048 tokens of SmolLM2).
+    """
+    import torch
+
+    index = torch.tensor(places, device=model.config.device)
+    n_layers, kept = model.config.n_layers, []
+
+    def keep(stream: int) -> Callable[..., None]:
+        def note(tensor: Any, hook: Any) -> None:
+            if not kept:
+                kept.append(tensor.new_empty(len(places), n_layers * (1 + mid), tensor.shape[-1]))
+            kept[0][:, stream] = tensor[0, index]
+
+        return note
+
+    pairs: list[Any] = [(model.hook_name("resid_pre", layer), keep(layer)) for layer in range(n_layers)]
+    if mid:
+        pairs += [(model.hook_name("resid_mid", layer), keep(n_layers + layer)) for layer in range(n_layers)]
+    narrow = len(places) < len(ids) and model.has_hook("unembed.hook_in")
+    if narrow:
+        pairs.append(("unembed.hook_in", lambda normed, hook: normed[:, index]))
+    with model.hooks(*pairs):
+        logits = model.forward(ids)[0]
+    if len(logits) != len(places):
+        logits = logits[index]
+    return kept[0], logits.float()
+
+
+def read_all(
+    model: Any,
+    streams: Float[Any, "pos stream d_model"],
+    logits: Float[Any, "pos d_vocab"],
+    wanted: Wanted,
+    half: Float[Any, "d_vocab d_model"] | None,
+    cells: Cells,
+) -> Iterator[int]:
+    """Numbers of every stream and of the model's own output. Positions outermost: all depths are compared with the last.
+
+    Args:
+        model: a HookedModel.
+        streams: before the final norm; used up.
+        logits: the model's own.
+        wanted: what is asked, by position.
+        half: the unembedding in bfloat16 for approximate logits, or None.
+        cells: where the numbers go, the streams' first and the output's last.
+
+    Yields:
+        Multiplications done since the last step.
+    """
+    n_positions, n_streams = streams.shape[:2]
+    parts = _readout.unembedding_of(model)
+    if parts is not None:
+        for stream in range(n_streams):
+            model.check()
+            streams[:, stream] = parts.norm(streams[:, stream])
+    held_per_row = 4 * (streams.shape[2] if parts is not None else _lens.HELD * logits.shape[1])
+    n_rows = max(1, min(_lens.ROWS, _readout.CHUNK_BYTES // held_per_row))
+    for places in even_slices(n_positions, n_rows // n_streams):
+        asked = Wanted(wanted.top_k, wanted.ids[places], wanted.n_ranked)
+        found, log_total, entropy = yield from read(model, Known(logits[places]), asked, None)
+        cells.fill(slice(n_streams, n_streams + 1), places, found)
+        final = Final(logits[places], log_total, entropy)
+        for group in even_slices(n_streams, n_rows):
+            rows = streams[places, group].flatten(0, 1)
+            found, _, _ = yield from read(model, _source(model, parts, rows, half), asked, final)
+            cells.fill(group, places, found)
+
+
+def _source(model: Any, parts: Unembedding | None, rows: Float[Any, "rows d_model"], half: Any) -> Known | Rows:
+    return Known(model.readout(rows).float()) if parts is None else Rows(parts, rows, half)
