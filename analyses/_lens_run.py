@@ -11,7 +11,7 @@ from analyses._readout import Unembedding, even_slices
 
 
 def capture(
-    model: Any, ids: tuple[int, ...], places: Sequence[int], mid: bool
+    model: Any, ids: tuple[int, ...], places: Sequence[int], mid: bool, changes: Sequence[Any] = ()
 ) -> tuple[Float[Any, "pos stream d_model"], Float[Any, "pos d_vocab"]]:
     """The stream before every block (then, with `mid`, after every attention), and the model's own float32 logits.
 
@@ -37,7 +37,7 @@ def capture(
     narrow = len(places) < len(ids) and model.has_hook("unembed.hook_in")
     if narrow:
         pairs.append(("unembed.hook_in", lambda normed, hook: normed[:, index]))
-    with model.hooks(*pairs):
+    with model.hooks(*changes, *pairs):
         logits = model.forward(ids)[0]
     if len(logits) != len(places):
         logits = logits[index]

@@ -69,7 +69,10 @@ class Unembedding:
         """float32 logits of some tokens, other ones for every row."""
         import torch
 
-        found = torch.stack([torch.linalg.vecdot(normed, self.weight[column]) for column in ids.T], dim=-1)
+        # In float32 and then rounded, as a matrix multiplication does: a sum in bfloat16 would round at every step.
+        wide = normed.float()
+        found = torch.stack([torch.linalg.vecdot(wide, self.weight[column].float()) for column in ids.T], dim=-1)
+        found = found.to(self.weight.dtype)
         return self.transform(found if self.bias is None else found + self.bias[ids]).float()
 
 

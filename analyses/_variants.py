@@ -19,9 +19,7 @@ from analyses._readout import even_slices
 from analyses._steps import Progress, Steps
 
 GROUP_BYTES = 128 << 20  # of activations of one block, all rows of a batch together
-GROUP_TOKENS = (
-    1024  # of a batch, measured on a CPU: more are no faster, and slower where others use the cache (docs/log.md)
-)
+GROUP_TOKENS = 512  # of a batch; on a CPU more are slower again, for they leave its cache (docs/log.md)
 HELD_BYTES = 64 << 20  # of streams of a group
 HELD_ROWS = 256  # of a group: a reader may hold a row of logits for each
 

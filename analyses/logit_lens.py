@@ -22,14 +22,15 @@ import numpy as np
 from jaxtyping import Float32, Int32
 
 from analyses import _readout
+from analyses._addends import deletion_hooks
 from analyses._arrays import check_ids
 from analyses._lens import Cells, Wanted
 from analyses._lens_run import capture, read_all
+from analyses._positions import WINDOW, choose_positions
 from analyses._steps import Cost, Profile, Progress, Steps, drain
 from analyses._targets import token_id
 from analyses.vocabulary import Vocabulary, printable
 
-WINDOW = 32  # positions that are read by default: the last ones
 TOGETHER = 0.6  # of `per_readout`, which is measured on 32 rows: many rows at once are cheaper (0.5 to 0.6 on SmolLM2)
 LENS = re.compile(r"plain|linear|own:[0-9a-f]{16}")
 
@@ -147,6 +148,7 @@ def logit_lens_steps(
     mid: bool = False,
     exact: bool = True,
     lens: str = "plain",
+    deleted: Sequence[Any] = (),
 ) -> Steps[LogitLens]:
     """The steps of `run_logit_lens`: one forward pass, then the readout a tenth of a second at a time."""
     import torch
@@ -161,11 +163,12 @@ def logit_lens_steps(
     named = {"target": target, "distractor": distractor}
     fixed = {name: token_id(model, given, name) for name, given in named.items() if given is not None}
     apply = _lens_maps(model, lens, mid)
+    changes = deletion_hooks(model, deleted)
 
     done = len(ids) * config.n_parameters
     total = done + len(places) * (config.n_layers * (1 + mid) + 1) * config.d_vocab * config.d_model
     yield Progress(0, total, note="one forward pass")
-    streams, logits = capture(model, ids, places, mid)
+    streams, logits = capture(model, ids, places, mid, changes)
     if apply is not None:
         for depth in range(config.n_layers):
             model.check()
@@ -213,6 +216,7 @@ def run_logit_lens(
     mid: bool = False,
     exact: bool = True,
     lens: str = "plain",
+    deleted: Sequence[Any] = (),
 ) -> LogitLens:
     """Read every depth of the stream as if it were the last.
 
@@ -228,13 +232,15 @@ def run_logit_lens(
         exact: False allows a multiplication in bfloat16 where the processor is fast at it. The most probable tokens are then
             read again in float32; rank, entropy and KL are approximate. The last depth is exact in any case.
         lens: "plain", "linear" (fitted on the built-in text), or "own:" and the digest of one fitted on a text of yours.
+        deleted: layers and addends that are left out of the run that is read, e.g. [10, "11.mlp"], named as in
+            `run_layer_deletion`; its output is then the last depth.
 
     Raises:
         ValueError: no tokens, too many, a position, token or lens that is not there, or a half-way stream that this model
             (or a linear lens) does not have.
     """
     named = dict(positions=positions, target=target, distractor=distractor, top_k=top_k)
-    return drain(logit_lens_steps(model, tokens, **named, mid=mid, exact=exact, lens=lens))
+    return drain(logit_lens_steps(model, tokens, **named, mid=mid, exact=exact, lens=lens, deleted=deleted))
 
 
 def cost_logit_lens(profile: Profile, n_tokens: int, params: Mapping[str, Any]) -> Cost:
@@ -249,34 +255,6 @@ def cost_logit_lens(profile: Profile, n_tokens: int, params: Mapping[str, Any]) 
     result = cells * 4 * (2 * top_k + 5 + 2 * (params.get("distractor") is not None))
     peak = profile.forward_bytes(n_tokens, readouts=n_positions) + streams + _readout.CHUNK_BYTES + result
     return Cost(seconds=seconds, peak_bytes=peak, result_bytes=result + 12 * n_positions)
-
-
-def choose_positions(positions: Any, n_tokens: int) -> tuple[int, ...]:
-    """Positions in the text, ascending.
-
-    Raises:
-        ValueError: a word that means nothing here, no positions, one outside the text, or one named twice.
-    """
-    named = {"window": range(max(0, n_tokens - WINDOW), n_tokens), "all": range(n_tokens), "last": [n_tokens - 1]}
-    if isinstance(positions, str) and positions in named:
-        return tuple(named[positions])
-    whole = isinstance(positions, Sequence | np.ndarray) and not isinstance(positions, str)
-    if not whole or not len(positions) or not all(_is_whole(p) for p in positions):
-        raise ValueError(
-            f'needs "window", "all", "last" or a list of positions; found {positions!r}; choose the tokens to read at.'
-        )
-    if outside := [p for p in positions if not -n_tokens <= p < n_tokens]:
-        raise ValueError(
-            f"needs positions from 0 to {n_tokens - 1}; found {outside[0]}; choose tokens of the prompt (from zero)."
-        )
-    places = sorted(int(p) % n_tokens for p in positions)
-    if twice := [a for a, b in zip(places, places[1:], strict=False) if a == b]:
-        raise ValueError(f"needs each position once; found {twice[0]} twice; name it once (-1 is the last one).")
-    return tuple(places)
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 def _lens_maps(model: Any, lens: str, mid: bool) -> Callable[[int, Any], Any] | None:

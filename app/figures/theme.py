@@ -19,7 +19,7 @@ OWN = "#56B4E9"  # the user's own text beside ours; Okabe and Ito's sky blue, wh
 TEXT = {"light": "#101317", "dark": "#E6E6E9"}
 
 MONOSPACE = "'Source Code Pro', ui-monospace, monospace"
-_GRID = "rgba(127, 127, 127, 0.3)"  # visible on white and on black
+GRID = "rgba(127, 127, 127, 0.3)"  # visible on white and on black
 _ROW_PIXELS = 30
 _MARGIN_PIXELS = 90  # axis title, ticks and legend
 
@@ -48,7 +48,7 @@ def horizontal_bars(labels: Sequence[str], *, axis: str, upper: float, ticks: Se
         hoverlabel={"font": {"family": MONOSPACE}},
     )
     figure.update_xaxes(
-        title=axis, range=[0, 1.2 * upper], tickvals=list(ticks), tickformat=form, gridcolor=_GRID, fixedrange=True
+        title=axis, range=[0, 1.2 * upper], tickvals=list(ticks), tickformat=form, gridcolor=GRID, fixedrange=True
     )
     figure.update_yaxes(
         tickmode="array",

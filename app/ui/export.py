@@ -39,15 +39,15 @@ def take_with_you(
     frame: Frame,
     *,
     tables: Mapping[str, Any],
-    figures: Mapping[str, Callable[[], go.Figure]],
+    figures: Mapping[str, Callable[[], go.Figure | str]],
     code: str,
 ) -> None:
     """Downloads and code at the end of a page.
 
     Args:
         frame: what the page shows.
-        tables: file name without ending -> pandas table.
-        figures: file name without ending -> function that draws the figure (only when it is asked for).
+        tables: file name without ending -> pandas table, or a function that makes it when it is asked for.
+        figures: file name without ending -> function that draws the figure, or writes a whole HTML document.
         code: what `python_code` returned.
     """
     with st.expander("Take it with you: link, data, picture, Python"):
@@ -75,7 +75,7 @@ def take_with_you(
             for name, table in tables.items():
                 st.download_button(
                     f"{name} (CSV)",
-                    lambda table=table: table.to_csv(index=False),
+                    lambda table=table: (table() if callable(table) else table).to_csv(index=False),
                     f"{name}.csv",
                     "text/csv",
                     key=f"export.{name}.csv",
@@ -83,10 +83,15 @@ def take_with_you(
             for name, draw in figures.items():
                 st.download_button(
                     f"{name} (HTML)",
-                    lambda draw=draw: draw().to_html(include_plotlyjs=True),
+                    lambda draw=draw: as_html(draw()),
                     f"{name}.html",
                     "text/html",
                     key=f"export.{name}.html",
                 )
         st.caption("As PNG: the camera symbol at the top right of a picture.")
         st.code(code, language="python")
+
+
+def as_html(picture: go.Figure | str) -> str:
+    """A document that opens without a network."""
+    return picture if isinstance(picture, str) else picture.to_html(include_plotlyjs=True)

@@ -1,6 +1,6 @@
 """Run an analysis from a page: submit, show progress and the place in the queue, cancel when the page is redrawn."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ from app.ui.session import who
 from app.ui.words import say_error, say_note
 
 POLL_SECONDS = 0.1
+DOWNLOAD_SECONDS = 120.0
 QUIET_POLLS = 3  # quick answers show no progress bar: a bar that flashes is noise
 
 
@@ -55,6 +56,29 @@ def run(analysis: str, tokens: tuple[int, ...], *, slot: str, model: str, **para
     place.empty()
     st.session_state[kept] = (model, outcome)
     return outcome
+
+
+def later(analysis: str, tokens: tuple[int, ...], *, slot: str, model: str, **params: Any) -> Callable[[], Any]:
+    """A function that runs an analysis when it is called, for a download: it needs no page around it.
+
+    Arguments as `run`. It waits at most two minutes, and raises `Refused`.
+    """
+    request, asker = Request(analysis, tokens, params, model), who(slot)
+    return lambda: get_backend().submit(request, asker).result(DOWNLOAD_SECONDS)
+
+
+def seconds_of(analysis: str, tokens: tuple[int, ...], *, model: str, **params: Any) -> float:
+    """Estimated seconds of a request; arguments as `run`."""
+    return get_backend().estimate(Request(analysis, tokens, params, model)).seconds
+
+
+def about(seconds: float) -> str:
+    """An estimate in words, no more exact than it is."""
+    if seconds < 1.5:
+        return "about a second"
+    if seconds < 90:
+        return f"about {seconds:.0f} s"
+    return f"about {seconds / 60:.0f} min"
 
 
 def _wait(request: Request, slot: str, place: Any) -> Outcome:

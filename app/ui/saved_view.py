@@ -22,23 +22,60 @@ def _text(limit: int) -> Callable[[Any], bool]:
     return lambda value: isinstance(value, str) and len(value) <= limit
 
 
+def _one_of(*options: str) -> Callable[[Any], bool]:
+    return lambda value: value in options
+
+
+def _maybe(accepts: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: value is None or accepts(value)
+
+
 # Key of a widget (also its name in the address) -> what it accepts. A page adds its own choices here.
 CHOICES: Mapping[str, Callable[[Any], bool]] = {
     "bos": lambda value: value in tuple(BOS_WORDS),
     "chat": lambda value: isinstance(value, bool),
     "plain": lambda value: isinstance(value, bool),
     "keep": lambda value: value in tuple(CUT_WORDS),
-    "after": lambda value: value is None or _whole(0, 10**6)(value),
+    "after": _maybe(_whole(0, 10**6)),
     "list": _whole(5, 30),
-    "sampling": lambda value: value in ("The model's own", "Sampling"),
+    "sampling": _one_of("The model's own", "Sampling"),
     "temperature": _number(0.0, 2.0),
     "top_k": _whole(0, 200),
     "top_p": _number(0.05, 1.0),
-    "section": lambda value: value in ("Languages", "Numbers", "Words", "BOS"),
-    "measure": lambda value: value in ("relative_to_english", "tokens_per_character", "tokens_per_byte"),
+    "section": _one_of("Languages", "Numbers", "Words", "BOS"),
+    "measure": _one_of("relative_to_english", "tokens_per_character", "tokens_per_byte"),
     "numbers": _text(200),
     "word": _text(200),
     "letter": _text(1),
+    "target": _text(200),
+    "distractor": _text(200),
+    "colour": _one_of("Probability", "Entropy", "Rank", "KL"),
+    "lens": _one_of("Plain", "Linear"),
+    "span": _one_of("Last 32", "All"),
+    "depth": _maybe(_whole(0, 10**4)),
+    "stride": _maybe(_whole(1, 16)),
+    "exact": lambda value: isinstance(value, bool),
+    "fit_on": _one_of("the built-in text", "my prompt"),
+    "axis": _one_of("Probability", "Rank", "Entropy", "KL", "Loss"),
+    "worth": _one_of("Loss", "KL"),
+    "writer": _maybe(_whole(0, 10**4)),
+    "score": _one_of("induction", "previous_token", "duplicate_token", "first_token", "current_token", "entropy_share"),
+    "scored_on": _one_of("random tokens", "my prompt"),
+    "order": _one_of("by layer", "by score"),
+    "top": _maybe(_whole(1, 10**4)),
+    "hide_first": lambda value: isinstance(value, bool),
+    "layer": _maybe(_whole(0, 10**4)),
+    "head": _maybe(_whole(0, 10**4)),
+    "headview": _one_of("Map", "What it writes", "Four steps", "Any scale"),
+    "factor": _number(0.0, 16.0),
+    "check": _one_of("Leave heads out", "Every head in turn", "Who feeds whom", "Change a step", "Order and distance"),
+    "how": _one_of("zero", "mean"),
+    "silenced": _text(2000),
+    "text": _one_of("my prompt", "plain English", "a list", "code", "repeated tokens", "another language (German)"),
+    "without": _text(2000),
+    "guess": _maybe(_whole(0, 10**4)),
+    "sweep": _one_of("Single layers", "Runs of layers", "Order of removal", "The wrong way"),
+    "part": _one_of("block", "attention", "mlp"),
 }
 
 

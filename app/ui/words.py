@@ -34,7 +34,19 @@ def show_table(columns: Mapping[str, Sequence[str]]) -> None:
     st.table({literal(name): [literal(cell) for cell in cells] for name, cells in columns.items()}, hide_index=True)
 
 
-def show_figure(figure: go.Figure, *, key: str, alt: str) -> None:
-    """A figure in the colours of the page's theme, with a text alternative for screen readers."""
+def show_figure(figure: go.Figure, *, key: str, alt: str, selectable: bool = False) -> list[float]:
+    """A figure in the colours of the page's theme, with a text alternative for screen readers.
+
+    Args:
+        figure: to be drawn.
+        key: name of the picture in this session.
+        alt: what a screen reader says.
+        selectable: whether a click on a point draws the page again.
+
+    Returns:
+        The horizontal places of the points that are selected.
+    """
     dark = st.context.theme.type == "dark"
-    st.plotly_chart(text_colour(figure, dark=dark), key=key, config={"displaylogo": False}, alt=alt)
+    options = {"on_select": "rerun", "selection_mode": "points"} if selectable else {}
+    shown = st.plotly_chart(text_colour(figure, dark=dark), key=key, config={"displaylogo": False}, alt=alt, **options)
+    return [point["x"] for point in shown["selection"]["points"]] if selectable else []

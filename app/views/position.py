@@ -8,7 +8,7 @@ from app.components.token_strip import token_strip
 _CLICKED = "tokens.clicked"
 
 
-def choose_position(n_tokens: int) -> int:
+def choose_position(n_tokens: int, label: str = "Predict after token") -> int:
     """A field for the position; empty is the last token, also after the prompt has changed. -1 for no tokens."""
     if _CLICKED in st.session_state:  # a click on the strip, which is drawn further down, arrives in the next run
         st.session_state["after"] = st.session_state.pop(_CLICKED)
@@ -16,14 +16,14 @@ def choose_position(n_tokens: int) -> int:
     if chosen is not None and chosen >= n_tokens:
         st.session_state["after"] = None
     after = st.number_input(
-        "Predict after token",
+        label,
         min_value=0,
         max_value=max(n_tokens - 1, 0),
         value=None,
         key="after",
         bind="query-params",
         placeholder=f"the last ({n_tokens - 1})" if n_tokens else "none",
-        help="Counted from zero. A click on a token below does the same.",
+        help="Counted from zero. A click on a token in a picture does the same where there is one.",
     )
     return n_tokens - 1 if after is None or n_tokens == 0 else after
 

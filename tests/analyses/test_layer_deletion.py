@@ -191,9 +191,9 @@ def test_batches_and_groups_do_not_change_the_numbers(tiny, monkeypatch):
 
 
 def test_what_is_held_is_bounded_in_bytes_and_in_tokens():
-    assert _variants.rows_at_once(16, 9, 576) == 1024 // 16 and _variants.rows_in_group(16, 576) == 256
+    assert _variants.rows_at_once(16, 9, 576) == 512 // 16 and _variants.rows_in_group(16, 576) == 256
     long = _variants.rows_at_once(512, 9, 576)
-    assert long == 2 and long * _variants.row_bytes(512, 9, 576) <= _variants.GROUP_BYTES
+    assert long == 1 and long * _variants.row_bytes(512, 9, 576) <= _variants.GROUP_BYTES
     assert _variants.rows_in_group(512, 576) * 512 * 576 * 4 <= _variants.HELD_BYTES
     assert _variants.rows_at_once(8192, 9, 576) == _variants.rows_in_group(8192, 4096) == 1
 

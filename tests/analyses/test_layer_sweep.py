@@ -153,21 +153,21 @@ def test_refused_before_a_forward_pass_is_paid_for(tiny, monkeypatch, run, param
 
 
 def test_costs_count_the_blocks_that_run():
-    one = PROFILE.forward_seconds(32) - PROFILE.base
+    one = PROFILE.forward_seconds(16) - PROFILE.base
     last, reading = {"positions": "last"}, PROFILE.per_readout
-    swept = cost_layer_deletion(PROFILE, 32, last).seconds
+    swept = cost_layer_deletion(PROFILE, 16, last).seconds
     # The base run, 29 * 30 / 2 blocks of one row, 29 calls of a block, and the readings.
-    assert swept == pytest.approx(PROFILE.base + one + one * 435 / 30 + PROFILE.base * 29 / 30 + reading * (32 + 30))
-    forward = cost_layer_deletion(PROFILE, 32, {**last, "method": "forward"}).seconds
-    assert forward == pytest.approx(31 * (one + PROFILE.base) + reading * (32 + 30))
-    alone = cost_layer_deletion(PROFILE, 32, {"deleted": [[3]], "compare": False}).seconds
-    assert alone == pytest.approx(one + PROFILE.base + 32 * reading)
-    # 90 rows of 8 tokens are one batch; attention and MLP of a layer need that layer too.
-    sweep, block = (cost_layer_sweep(PROFILE, 8, {**last, "parts": p}).seconds for p in (SWEPT, ("block",)))
-    short = PROFILE.forward_seconds(8) - PROFILE.base
+    assert swept == pytest.approx(PROFILE.base + one + one * 435 / 30 + PROFILE.base * 29 / 30 + reading * (16 + 30))
+    forward = cost_layer_deletion(PROFILE, 16, {**last, "method": "forward"}).seconds
+    assert forward == pytest.approx(31 * (one + PROFILE.base) + reading * (16 + 30))
+    alone = cost_layer_deletion(PROFILE, 16, {"deleted": [[3]], "compare": False}).seconds
+    assert alone == pytest.approx(one + PROFILE.base + 16 * reading)
+    # 90 rows of 4 tokens are one batch; attention and MLP of a layer need that layer too.
+    sweep, block = (cost_layer_sweep(PROFILE, 4, {**last, "parts": p}).seconds for p in (SWEPT, ("block",)))
+    short = PROFILE.forward_seconds(4) - PROFILE.base
     assert sweep - block == pytest.approx(short * 2 * 465 / 30 + PROFILE.base / 30 + reading * 60)
-    runs = cost_layer_runs(PROFILE, 32, last).seconds - PROFILE.base - one
-    assert one * 4495 / 30 < runs < one * 4495 / 30 * 1.1 + PROFILE.base * 20
+    runs = cost_layer_runs(PROFILE, 16, last).seconds - PROFILE.base - one
+    assert one * 4495 / 30 < runs < one * 4495 / 30 * 1.1 + PROFILE.base * 150
     steps = [cost_removal_order(PROFILE, 64, {"n_remove": n}).seconds for n in (1, 2, 30)]
     assert steps[0] < steps[1] < 2 * steps[0] and steps[2] < 12 * steps[0]
     assert cost_layer_deletion(PROFILE, 512, {}).peak_bytes < 800e6

@@ -1,0 +1,319 @@
+"""Leave heads out and measure: the causal check, all heads in turn, changed steps, and what positions do."""
+
+from typing import Any
+
+import numpy as np
+import streamlit as st
+
+from analyses.head_check import HeadCheck
+from analyses.head_scores import HeadScores
+from app.figures.attention import check_figure, heads_heatmap
+from app.figures.next_token import next_token_figure
+from app.ui.frame import Frame
+from app.ui.run import Outcome, about, run, seconds_of
+from app.ui.token_text import percent, visible
+from app.ui.words import literal, say_error, show_figure
+from app.views.attention_choices import read_heads, write_heads
+from app.views.next_token import labels_of
+
+DRAWS = 4
+MOST_HEADS = 40
+HOW = ("zero", "mean")
+CHECKS = ("Leave heads out", "Every head in turn", "Who feeds whom", "Change a step", "Order and distance")
+
+
+def choose_silenced(frame: Frame) -> tuple[tuple[int, int], ...]:
+    """The heads that are left out, as written in the field; drawn where the check is."""
+    config = frame.model.config
+    if "attention.silence" in st.session_state:
+        st.session_state["silenced"] = st.session_state.pop("attention.silence")
+    try:
+        return read_heads(st.session_state.get("silenced") or "", config.n_layers, config.n_heads)[:MOST_HEADS]
+    except ValueError:
+        return ()
+
+
+def asked(
+    name: str, analysis: str, frame: Frame, ids: tuple[int, ...], *, button: str, words: str, **params: Any
+) -> Outcome | None:
+    """The outcome of a longer analysis, or a button with its estimate when nobody has asked for it yet."""
+    fingerprint = frame.model.config.fingerprint
+    stamp = (name, fingerprint, ids, str(sorted(params.items(), key=str)))
+    if st.session_state.get(f"attention.asked.{name}") != stamp:
+        seconds = seconds_of(analysis, ids, model=fingerprint, **params)
+        st.caption(f"{words} This takes {about(seconds)} here, and can be stopped by changing anything.")
+        if not st.button(button, key=f"attention.ask.{name}"):
+            return None
+        st.session_state[f"attention.asked.{name}"] = stamp
+    return run(analysis, ids, slot=f"attention.{name}", model=fingerprint, **params)
+
+
+def draw_silencing(frame: Frame, scores: HeadScores, opened: tuple[int, int]) -> HeadCheck | None:
+    """Tick heads, measure, compare with random heads."""
+    config = frame.model.config
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        text = st.text_input(
+            "Heads to leave out",
+            key="silenced",
+            bind="query-params",
+            placeholder="L18H6, L17H3",
+            help="What they hand to the output matrix is replaced.",
+        )
+        choices = {f"Add L{opened[0]}H{opened[1]}": _with(frame, text, opened)}
+        if scores.induction is not None:
+            choices["Top 4 induction"] = ", ".join(scores.top("induction", 4))
+        choices["Top previous-token"] = ", ".join(scores.top("previous_token", 1))
+        for label, heads in choices.items():
+            if st.button(label, key=f"attention.preset.{label.split()[0]}.{label.split()[1][:4]}"):
+                st.session_state["attention.silence"] = heads
+                st.rerun()
+    how = st.segmented_control(
+        "Their output becomes",
+        HOW,
+        default=HOW[0],
+        required=True,
+        key="how",
+        bind="query-params",
+        help="Zero, or each head's mean output over repeated random tokens, which disturbs later layers less.",
+    )
+    try:
+        heads = read_heads(text, config.n_layers, config.n_heads)
+    except ValueError as error:
+        say_error(str(error))
+        return None
+    if not heads:
+        st.caption("Write heads, or press a button, to see what the model loses without them.")
+        return None
+    outcome = asked(
+        "check",
+        "head_check",
+        frame,
+        frame.tokens.ids,
+        button="Measure",
+        words=f"{len(heads)} head{'' if len(heads) == 1 else 's'} left out, against {DRAWS} draws of as many random heads of the "
+        "same layers.",
+        heads=[f"L{layer}H{head}" for layer, head in heads],
+        how=how,
+        draws=DRAWS,
+    )
+    if outcome is None or outcome.stale:
+        return None
+    _draw_check(frame, outcome.result)
+    return outcome.result
+
+
+def _with(frame: Frame, text: str, pair: tuple[int, int]) -> str:
+    config = frame.model.config
+    try:
+        heads = read_heads(text, config.n_layers, config.n_heads)
+    except ValueError:
+        heads = ()
+    return write_heads(heads if pair in heads else (*heads, pair))
+
+
+def _draw_check(frame: Frame, check: HeadCheck) -> None:
+    st.caption(check_words(check))
+    left, right = st.columns(2)
+    with left:
+        st.markdown("**Repeated random tokens, second copy**")
+        show_figure(check_figure(check, "second copy"), key="attention.check.random", alt="Loss on the second copy")
+    with right:
+        if check.baseline_prompt is not None:
+            st.markdown("**Your prompt**")
+            show_figure(check_figure(check, "prompt"), key="attention.check.prompt", alt="Loss on the prompt")
+    for place, name, ids, log_probability in (
+        (left, "Before", check.baseline_top_ids, check.baseline_top_log_probability),
+        (right, "Without them", check.top_ids, check.top_log_probability),
+    ):
+        with place:
+            st.markdown(f"**{name}: what comes next**")
+            figure = next_token_figure(labels_of(frame.model, ids), np.exp(log_probability), ids=ids.tolist())
+            show_figure(figure, key=f"attention.check.top.{name}", alt=f"{name}: most probable next tokens")
+    if check.controls_reason:
+        st.caption(literal(check.controls_reason))
+    with st.expander("The numbers: every draw"):
+        st.dataframe(check.to_frame(), hide_index=True)
+
+
+def check_words(check: HeadCheck) -> str:
+    """What the check found, with its controls."""
+    rise = check.second_copy - check.baseline_second_copy
+    who = "this head" if len(check.heads) == 1 else f"these {len(check.heads)} heads"
+    said = (
+        f"Without {who} the loss on the second copy of repeated random tokens goes from {check.baseline_second_copy:.2f} to "
+        f"{check.second_copy:.2f} nats ({rise:+.2f})."
+    )
+    if len(check.control_second_copy):
+        controls = check.control_second_copy - check.baseline_second_copy
+        said += f" Random heads of the same layers: {controls.min():+.2f} to {controls.max():+.2f}."
+    if check.prompt is not None and check.baseline_prompt is not None:
+        said += f" On your prompt: {check.prompt - check.baseline_prompt:+.2f}."
+    return said
+
+
+def draw_story(frame: Frame, scores: HeadScores) -> None:
+    """A previous-token head feeds the induction heads: leave out one of each, alone, and compare."""
+    if scores.induction is None:
+        st.caption(f"Induction is not defined here: {literal(scores.induction_reason)}. Measure on random tokens.")
+        return
+    pair = (*scores.top("previous_token", 1), *scores.top("induction", 1))
+    st.write(
+        "An induction head looks for the token after an earlier copy of the present one. It can only find it because an "
+        "earlier layer has written into each token which one came before it: a previous-token head (Olsson et al. 2022). If "
+        "that is so, the previous-token head must be missed as much as the induction head."
+    )
+    found = []
+    for head in pair:
+        outcome = asked(
+            "story." + ("before" if head == pair[0] else "after"),
+            "head_check",
+            frame,
+            frame.tokens.ids,
+            button=f"Leave out {head}",
+            words=f"{head} alone is left out, the strongest {'previous-token' if head == pair[0] else 'induction'} head, "
+            f"against {DRAWS} other heads of its layer.",
+            heads=[head],
+            draws=DRAWS,
+        )
+        if outcome is not None and not outcome.stale:
+            st.caption(f"**{head}**: {check_words(outcome.result)}")
+            found.append(outcome.result)
+    if len(found) == len(pair):
+        before, after = (check.second_copy - check.baseline_second_copy for check in found)
+        more = "more" if before > after else "less"
+        st.markdown(
+            f"Leaving out {pair[0]} costs {before:+.2f} nats on the second copy, {more} than leaving out {pair[1]} "
+            f"({after:+.2f})."
+        )
+
+
+def draw_every_head(frame: Frame) -> None:
+    """Layers x heads: what each head alone is worth on the prompt."""
+    ids = frame.tokens.ids
+    config = frame.model.config
+    outcome = asked(
+        "sweep",
+        "head_ablation",
+        frame,
+        ids,
+        button="Try every head",
+        words=f"Each of the {config.n_layers * config.n_heads} heads is left out alone, on your prompt.",
+        positions="all" if len(ids) > 1 else "last",
+    )
+    if outcome is None or outcome.stale:
+        return
+    result = outcome.result
+    left, right = st.columns(2)
+    target = literal(visible(frame.model.vocabulary.piece(result.target_id)))
+    if result.loss_change_nats is not None:
+        with left:
+            st.markdown("**Change of the loss**")
+            upper = max(float(np.abs(result.loss_change_nats).max()), 1e-6)
+            figure = heads_heatmap(result.loss_change_nats, title="nats per token", upper=upper)
+            show_figure(figure, key="attention.sweep.loss", alt="Change of the loss without each head; numbers below")
+    with right:
+        st.markdown(f"**Change of the logit of {target}**")
+        upper = max(float(np.abs(result.logit_change).max()), 1e-6)
+        figure = heads_heatmap(result.logit_change, title="logits", upper=upper)
+        show_figure(
+            figure, key="attention.sweep.logit", alt="Change of the target's logit without each head; numbers below"
+        )
+    st.caption("White is exactly no change. The range is that of the strongest head, printed on the bar.")
+    with st.expander("The numbers: every head"):
+        st.dataframe(result.to_frame(), hide_index=True)
+
+
+def draw_changed_steps(frame: Frame) -> None:
+    """The same prompt with one step of attention changed in all heads."""
+    outcome = asked(
+        "steps",
+        "attention_steps",
+        frame,
+        frame.tokens.ids,
+        button="Change each step",
+        words="The scale, the place of the mask, and the soft lookup are changed in every head, one at a time.",
+    )
+    if outcome is None or outcome.stale:
+        return
+    result = outcome.result
+    words = {
+        "unchanged": "the model as it is",
+        "scale": "another scale",
+        "hard lookup": "only the best match, as in a dictionary",
+    }
+    columns = {
+        "what is changed": [
+            words.get(kind, kind) + (f" (q·k times {scale:.3f})" if kind == "scale" else "")
+            for kind, scale in zip(
+                result.variants, result.scale if result.scale is not None else result.factor, strict=True
+            )
+        ],
+        "loss (nats)": result.loss_nats,
+        "mean row sum": result.row_sum,
+        "mean largest weight": result.largest_weight,
+        "largest change of a logit": result.largest_logit_change,
+        "first choice": [visible(frame.model.vocabulary.piece(int(ids[0]))) for ids in result.top_ids],
+        "its probability": [percent(float(np.exp(row[0]))) for row in result.top_log_probability],
+    }
+    st.dataframe(columns, hide_index=True)
+    st.caption(
+        "A mask after the softmax with rescaled rows is the same as before it: no logit moves. Without rescaling, rows lose what "
+        "they gave to later tokens. Without a mask each token sees the answer, so a low loss there is no achievement. The model "
+        "was trained with its own steps: a change is a shock, not what training with it would give."
+    )
+
+
+def draw_positions(frame: Frame, opened: tuple[int, int]) -> None:
+    """Shuffled tokens, and a pair moved along the context."""
+    if len(frame.tokens.ids) < 3:
+        st.caption("Shuffling needs at least three tokens.")
+        return
+    outcome = asked(
+        "positions",
+        "attention_position",
+        frame,
+        frame.tokens.ids,
+        button="Shuffle and shift",
+        words=f"The prompt's tokens are shuffled in layer {opened[0]}, and a pair of them is moved along the context.",
+        layer=opened[0],
+        head=opened[1],
+    )
+    if outcome is None or outcome.stale:
+        return
+    result = outcome.result
+    gap = result.permutation_gap
+
+    def shown(value: float) -> str:
+        return "cannot be shown" if np.isnan(value) else f"{value:.2g}"
+
+    st.dataframe(
+        {
+            "": ["without positions", "with positions"],
+            "without the mask": [shown(float(gap[0, 0])), shown(float(gap[1, 0]))],
+            "with the mask": [shown(float(gap[0, 1])), shown(float(gap[1, 1]))],
+        },
+        hide_index=True,
+    )
+    st.caption(
+        "Largest difference between attention of the shuffled tokens and the shuffled output of attention (outputs reach "
+        f"{result.output_size:.2g}). Near zero: attention only shuffles along, it does not know any order. Order comes from "
+        f"positions and from the causal mask. {literal(result.permutation_reason)}"
+    )
+    if result.score is None:
+        st.caption(f"Distance: {literal(result.distance_reason)}.")
+        return
+    st.dataframe(
+        {
+            "pair": [
+                "in the prompt",
+                *(f"both moved by {shift}" for shift in result.shifts),
+                "the key alone moved by 1",
+            ],
+            "score": [f"{value:.4f}" for value in (result.score, *result.shifted_score, result.moved_key_score)],
+        },
+        hide_index=True,
+    )
+    st.caption(
+        f"Score of tokens {result.query} and {result.key} in L{result.layer}H{result.head}: with rotary positions it depends on "
+        "their distance only (Su et al. 2021)."
+    )

@@ -1,0 +1,161 @@
+"""The pages that show computed results, on a tiny model: what a person sees first, what they click, and bad input."""
+
+import re
+
+import numpy as np
+import pytest
+
+from analyses import run_attribution, run_layer_deletion, run_logit_lens
+from analyses.model import load_model
+from app.views.deletion_choices import default_off
+from tests.app.driver import ROOT, component, fine, said, sentence, write
+from tests.tiny import TEXT
+
+LONG = " ".join([TEXT] * 2)
+
+
+@pytest.fixture(scope="module")
+def model(tiny_folder):
+    return load_model(str(tiny_folder))
+
+
+@pytest.fixture
+def page(real):
+    from streamlit.testing.v1 import AppTest
+
+    def opened(name, **address):
+        app = AppTest.from_file(str(ROOT / "app" / "main.py"), default_timeout=90)
+        for key, value in address.items():
+            app.query_params[key] = value
+        app.run()
+        app.switch_page(f"../pages/{name}.py")
+        return fine(app.run())
+
+    return opened
+
+
+def ids_of(real, text=TEXT):
+    return real.tokenize(text).ids
+
+
+def test_the_lens_page_shows_the_numbers_of_the_library(page, real, model):
+    app = page("logit_lens", prompt=TEXT)
+    ids = ids_of(real)
+    lens = run_logit_lens(model, ids, positions=(len(ids) - 1,))
+    assert f"(token {len(ids) - 1})" in sentence(app)
+    assert component(app, "lens.cells") is not None
+    who = run_attribution(model, ids, target=int(lens.target_ids[0]))
+    assert f"{who.logit:.3f}" in said(app)
+    assert "Check: the parts sum to" in said(app)
+
+
+def test_a_target_that_is_not_one_token_is_said_and_the_picture_stays(page):
+    app = page("logit_lens", prompt=TEXT)
+    app.text_input(key="target").set_value("two tokens here")
+    fine(app.run())
+    assert re.search(r"needs a target that is one token; found .+; choose one", said(app), re.IGNORECASE)
+    assert component(app, "lens.cells") is not None
+
+
+def test_a_clicked_cell_chooses_token_and_depth(page, real, model):
+    app = page("logit_lens", prompt=TEXT)
+    app.session_state["lens.cells"] = {"selected": {"row": 1, "column": 3, "time": 5}}
+    fine(app.run())
+    position = int(run_logit_lens(model, ids_of(real)).positions[3])  # the last 32 are shown
+    assert app.session_state["after"] == position
+    assert app.session_state["depth"] == 1
+    assert f"(token {position})" in sentence(app)
+
+
+@pytest.mark.parametrize("name", ["logit_lens", "attention", "layer_deletion"])
+@pytest.mark.parametrize("prompt", ["", "a", "<s>a<b>c</b>$x$", "🙂"], ids=["empty", "one", "markup", "emoji"])
+def test_odd_prompts_are_shown_or_said(page, name, prompt):
+    app = page(name)
+    write(app, prompt)
+    assert sentence(app), "there is always a sentence"
+    assert not [error.value for error in app.error]
+
+
+def test_the_linear_lens_is_offered_with_its_price_and_then_fitted_on_the_prompt(page, real):
+    app = page("logit_lens", prompt=LONG, lens="Linear", fit_on="my prompt")
+    assert "has not been fitted" in "".join(info.value for info in app.info)
+    app.button(key="lens.fit").click()
+    app.run()
+    if len(ids_of(real, LONG)) < 256:
+        assert "256" in said(app)
+
+
+def test_deleting_the_middle_layer_says_what_the_library_says(page, real, model):
+    app = page("layer_deletion", prompt=TEXT)
+    n_layers = model.config.n_layers
+    cut = run_layer_deletion(model, ids_of(real), deleted=[[int(default_off(n_layers))]])
+    before, after = cut.baseline_loss_nats, float(cut.loss_nats[0])
+    assert f"from {before:.2f} to {after:.2f}" in sentence(app)
+    app.text_input(key="without").set_value("0, 2.mlp")
+    fine(app.run())
+    assert sentence(app).startswith("Without layer 0 and the MLP of layer 2 the loss")
+    app.text_input(key="without").set_value("none")
+    fine(app.run())
+    assert sentence(app).startswith("Nothing is left out.")
+    app.text_input(key="without").set_value("7")
+    fine(app.run())
+    assert "needs layers from 0 to 2; found 7" in said(app).replace("Needs", "needs")
+
+
+def test_the_sweep_waits_for_the_guess_and_then_says_who_was_right(page, model):
+    app = page("layer_deletion", prompt=TEXT)
+    assert "This takes about a second" in said(app)
+    app.number_input(key="guess").set_value(1)
+    fine(app.run())
+    app.button(key="cut.ask.single").click()
+    fine(app.run())
+    assert re.search(r"You said 1|Your guess was right", said(app))
+    assert "Of single layers," in sentence(app, "finding.sweep")
+
+
+@pytest.mark.parametrize("sweep", ["Runs of layers", "Order of removal", "The wrong way"])
+def test_every_sweep_runs_when_it_is_asked_for(page, sweep):
+    app = page("layer_deletion", prompt=TEXT, sweep=sweep)
+    next(b for b in app.button if str(b.key).startswith("cut.ask.")).click()
+    fine(app.run())
+    assert any("cut." in chart.proto.id and ".figure" in chart.proto.id for chart in app.get("plotly_chart"))
+
+
+def test_the_attention_page_counts_heads_and_opens_the_one_that_is_clicked(page, model):
+    app = page("attention", prompt=TEXT)
+    assert re.match(r"\d+ of 12 heads score above 0\.5 for induction on random tokens", sentence(app))
+    app.session_state["attention.sheet"] = {"selected": [2, 1]}
+    fine(app.run())
+    assert (app.session_state["layer"], app.session_state["head"]) == (2, 1)
+    assert "**L2H1**" in said(app)
+
+
+@pytest.mark.parametrize("view", ["Map", "What it writes", "Four steps", "Any scale"])
+def test_every_view_of_a_head(page, view):
+    app = page("attention", prompt=TEXT, headview=view, layer="1", head="0")
+    assert not app.error
+    if view == "Four steps":
+        table = app.dataframe[1].value if len(app.dataframe) > 1 else app.dataframe[0].value
+        assert np.isfinite(np.array(table["4 softmax"], dtype=float)).all()
+
+
+@pytest.mark.parametrize(
+    ("check", "button"),
+    [("Every head in turn", "sweep"), ("Change a step", "steps"), ("Order and distance", "positions")],
+)
+def test_every_check_runs_when_it_is_asked_for(page, check, button):
+    app = page("attention", prompt=TEXT, check=check)
+    assert "This takes" in said(app)
+    app.button(key=f"attention.ask.{button}").click()
+    fine(app.run())
+    assert not app.error
+
+
+def test_heads_are_left_out_against_random_ones(page):
+    app = page("attention", prompt=TEXT, silenced="L1H2, L2H0")
+    app.button(key="attention.ask.check").click()
+    fine(app.run())
+    assert re.search(r"Without these 2 heads the loss .+ Random heads of the same layers: ", said(app))
+    app.text_input(key="silenced").set_value("L9H9")
+    fine(app.run())
+    assert "needs layers 0 to 2 and heads 0 to 3; found L9H9" in said(app).replace("Needs", "needs")
