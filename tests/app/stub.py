@@ -72,7 +72,7 @@ def model_info(name: str = "stub-model", **changes: Any) -> ModelInfo:
     )
     return ModelInfo(
         config=ModelConfig(**config | changes),
-        capabilities={"pattern": "", "replay": "Blocks of this family cannot be run alone."},
+        capabilities={"pattern": "", "replay": "Blocks of this family cannot be run alone.", "resid_mid": ""},
         checks=checks,
         vocabulary=vocabulary,
         profile=Profile(0.01, 1e-3, 1e-6, 1e-3, 3, 6, 48, len(PIECES), N_CTX),
@@ -223,6 +223,9 @@ class StubBackend:
             return Event("failed", failure=self.refuse_job)
         if len(request.tokens) > N_CTX:
             sentence = f"needs at most {N_CTX} tokens; found {len(request.tokens)}; shorten the prompt."
+            return Event("failed", failure=Refused("bad_request", sentence))
+        if request.analysis != "next_token":
+            sentence = f"needs next_token; found {request.analysis}; the stub answers nothing else."
             return Event("failed", failure=Refused("bad_request", sentence))
         params: Mapping[str, Any] = request.params
         return Event("done", result=next_token(request.tokens, **params), seconds=0.25)

@@ -115,7 +115,7 @@ def test_the_model_page_tells_facts_checks_and_what_is_missing(backend):
     app = model_page(backend)
     told = sentence(app, "model.finding")
     assert "stub-model, 123,456 parameters in 3 layers, runs on cpu in float32" in told
-    assert "1 of 2 self-checks passed" in told and "1 of 2 capabilities are missing" in told
+    assert "1 of 2 self-checks passed" in told and "1 of 3 capabilities are missing" in told
     cells = re.sub(r"\\(.)", r"\1", " ".join(table.value.to_string() for table in [*app.table, *app.dataframe]))
     for fact in ("3 query heads share one key-value head", "123,456", "64 tokens", "267 tokens", "tied", "RMSNorm"):
         assert fact in cells, fact
