@@ -12,7 +12,7 @@ n_layers = frame.model.config.n_layers
 
 st.title(
     "What is lost without it?",
-    help="Each layer adds twice to the residual stream: its attention, then its MLP. To delete one is to leave out what it "
+    help="Each layer adds twice to the residual stream: its attention and its MLP. To delete one is to leave out what it "
     "adds; the stream passes by. The loss says how surprised the model is by the text, in nats per token.",
 )
 answer = st.container()

@@ -98,4 +98,4 @@ def trajectory_figure(
 
 def _where(place: float, labels: Sequence[str]) -> str:
     whole = int(place)
-    return labels[whole] if whole == place else f"in layer {whole}, after its attention"
+    return labels[whole] if whole == place else f"in layer {whole}"

@@ -159,8 +159,9 @@ def draw_story(frame: Frame, scores: HeadScores) -> None:
     pair = (*scores.top("previous_token", 1), *scores.top("induction", 1))
     st.write(
         "An induction head looks for the token after an earlier copy of the present one. It can only find it because an "
-        "earlier layer has written into each token which one came before it: a previous-token head (Olsson et al. 2022). If "
-        "that is so, the previous-token head must be missed as much as the induction head."
+        "earlier layer has written into each token which one came before it: a previous-token head (Olsson et al. 2022). Several "
+        "heads may share either job. If the strongest previous-token head does feed the induction heads, leaving it out "
+        "alone must cost much on the second copy, though it copies nothing itself."
     )
     found = []
     for head in pair:
@@ -181,9 +182,11 @@ def draw_story(frame: Frame, scores: HeadScores) -> None:
     if len(found) == len(pair):
         before, after = (check.second_copy - check.baseline_second_copy for check in found)
         more = "more" if before > after else "less"
+        layers = [int(head[1:].split("H")[0]) for head in pair]
+        order = "" if layers[0] < layers[1] else " It stands in a later layer, so it cannot feed that one."
         st.markdown(
             f"Leaving out {pair[0]} costs {before:+.2f} nats on the second copy, {more} than leaving out {pair[1]} "
-            f"({after:+.2f})."
+            f"({after:+.2f}).{order}"
         )
 
 
@@ -241,9 +244,10 @@ def draw_changed_steps(frame: Frame) -> None:
         "scale": "another scale",
         "hard lookup": "only the best match, as in a dictionary",
     }
+    scaled = "q·k" if result.scale is not None else "the model's own,"
     columns = {
         "what is changed": [
-            words.get(kind, kind) + (f" (q·k times {scale:.3f})" if kind == "scale" else "")
+            words.get(kind, kind) + (f" ({scaled} times {scale:.3f})" if kind == "scale" else "")
             for kind, scale in zip(
                 result.variants, result.scale if result.scale is not None else result.factor, strict=True
             )

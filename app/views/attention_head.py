@@ -103,8 +103,13 @@ def _draw_steps(frame: Frame, opened: Attention, position: int) -> None:
     slope = "" if not opened.slope else f", plus ALiBi's {opened.slope:+.4f} per position"
     st.caption(
         f"1 query times key; 2 multiplied{scale}{cap}; 3 later tokens hidden{slope}; 4 softmax makes the row sum to one. The "
-        f"last two columns agree to {powers(f'{opened.error or 0:.0e}')} over all rows."
+        f"last two columns {agreement(opened.error or 0.0)} over all rows."
     )
+
+
+def agreement(error: float) -> str:
+    """How well two columns agree."""
+    return f"agree to {powers(f'{error:.0e}')}" if error else "are the same"
 
 
 def _say_query(frame: Frame, position: int) -> None:
@@ -125,7 +130,7 @@ def _draw_scale(frame: Frame, opened: Attention, position: int) -> None:
         0.25,
         key="factor",
         bind="query-params",
-        help="1 is the model's own. sqrt(d_head) times it is no scaling at all.",
+        help="1 is the model's own. The factor that means no scaling at all stands below.",
     )
     window = opened.window[opened.layer or 0]
     now = weights_at_scale(opened.raw, opened.scale * factor, window=window)

@@ -122,7 +122,7 @@ def sheet_words(scores: HeadScores, score: str) -> str:
     values = getattr(scores, score)
     where = "on random tokens repeated once" if scores.on == "random" else "on your prompt"
     if values is None:
-        return f"{SCORES[score].capitalize()} is not defined here: {why_not(scores, score)}. {rest}"
+        return f"{SCORES[score].capitalize()}: {why_not(scores, score)}. {rest}"
     layer, head = strongest(values)
     if score == "entropy_share":
         return (

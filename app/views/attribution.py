@@ -28,7 +28,7 @@ def draw_attribution(model: ModelInfo, result: Attribution) -> None:
     )
     take_click(event, model.config.n_layers)
     st.caption(
-        f"Check: the parts sum to {what}, {result.logit:.3f}, up to {powers(f'{result.error:.1e}')}. "
+        f"Check: the parts sum to {what}, {result.logit:.3f}, {close(result.error)}. "
         f"Parts above zero raise it, parts below lower it. {_strongest(result)}"
     )
     if result.model_logit != result.logit and abs(result.model_logit - result.logit) > 1e-3:
@@ -48,6 +48,11 @@ def draw_attribution(model: ModelInfo, result: Attribution) -> None:
         st.caption(f"Heads of layer {chosen}. The scale is that of the strongest head of the model.")
     with st.expander("The numbers: every part"):
         st.dataframe(result.to_frame(), hide_index=True)
+
+
+def close(error: float) -> str:
+    """How near the sum comes."""
+    return f"up to {powers(f'{error:.1e}')}" if error else "exactly"
 
 
 def choose_layer(n_layers: int, result: Attribution) -> int:

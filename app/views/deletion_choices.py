@@ -98,7 +98,7 @@ def in_words(off: Addends, n_layers: int) -> str:
         return f"all {n_layers} layers"
     shown = [_item(item) for item in items]
     if len(shown) > 4:
-        return f"{len(shown)} parts ({', '.join(shown[:3])} and others)"
+        return f"{len(off)} parts ({', '.join(shown[:3])} and others)"
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
 
 

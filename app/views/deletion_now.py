@@ -49,7 +49,7 @@ def draw_numbers(whole: LayerDeletion, cut: LayerDeletion) -> None:
 
 
 def draw_distance(frame: Frame, deletion: Deletion) -> None:
-    """How far the damaged distributions are from the whole model's, over all positions."""
+    """How far the damaged distributions are from the whole model's, over the positions that have a next token."""
     if not deletion.off:
         return
     outcome = run(
@@ -62,8 +62,15 @@ def draw_distance(frame: Frame, deletion: Deletion) -> None:
     )
     if outcome is not None and not outcome.stale:
         kl, same = float(outcome.result.kl_nats[0]), float(outcome.result.top1_agreement[0])
+        n = max(len(deletion.ids) - 1, 1)
+        where = (
+            "after the only token"
+            if len(deletion.ids) == 1
+            else f"over the {n} tokens that have a next one in the text"
+        )
         st.caption(
-            f"KL from the whole model {kl:.2f} nats per position; the first choice is the same at {same:.0%} of positions."
+            f"KL from the whole model {kl:.2f} nats, and the same first choice {round(same * n)} times of {n} ({where}; what "
+            "comes after the last token stands above)."
         )
 
 
@@ -102,7 +109,9 @@ def draw_continuation(frame: Frame, deletion: Deletion) -> None:
         written = b"".join(frame.model.vocabulary.piece(int(i)) for i in outcome.result.ids)
         st.markdown(f"**{name}**")
         st.code(written.decode("utf-8", "ignore") or " ", language=None, wrap_lines=True)
-    st.caption(f"{new} tokens, always the most probable one. One changed token changes all that follow.")
+        ended = ", then an end token" if outcome.result.ended else ""
+        st.caption(f"{len(outcome.result.ids)} tokens{ended}.")
+    st.caption("Always the most probable token. One changed token changes all that follow.")
 
 
 def draw_lenses(frame: Frame, deletion: Deletion) -> None:
@@ -110,10 +119,13 @@ def draw_lenses(frame: Frame, deletion: Deletion) -> None:
     model, ids = frame.model, deletion.ids
     positions = tuple(range(max(0, len(ids) - COLUMNS), len(ids)))
     same = {"model": model.config.fingerprint, "positions": positions, "top_k": 5}
-    whole = run("logit_lens", ids, slot="cut.lens.whole", **same)
+    first = run("logit_lens", ids, slot="cut.lens.first", **{**same, "positions": "last"})
+    if first is None or first.stale:
+        return
+    best = int(first.result.target_ids[-1])
+    whole = run("logit_lens", ids, slot="cut.lens.whole", target=best, **same)
     if whole is None or whole.stale:
         return
-    best = int(whole.result.target_ids[-1])
     cut = run("logit_lens", ids, slot="cut.lens.cut", target=best, deleted=deletion.variant, **same)
     if cut is None or cut.stale:
         return
@@ -143,19 +155,26 @@ def finding_words(deletion: Deletion, n_layers: int, whole: LayerDeletion, cut: 
     """The computed sentence about what is left out now."""
     before, after = float(whole.loss_nats[0]), float(cut.loss_nats[0])
     where = f"{len(deletion.ids):,} tokens"
-    if not deletion.off:
-        return [f"Nothing is left out. The loss on this text ({where}) is {before:.2f} nats per token."]
     start = f"Without {in_words(deletion.off, n_layers)}"
     if not np.isfinite(before):
-        return [f"{start}, the first choice after the only token has {_first(cut)}; whole, it has {_first(whole)}."]
-    change = after - before
-    words = f"{'rises' if change >= 0 else 'falls'} by {abs(change):.2f} nats, from {before:.2f} to {after:.2f}"
+        if not deletion.off:
+            return ["Nothing is left out, and one token has no next token, so there is no loss."]
+        best = int(whole.top_ids[0][0])
+        left = np.flatnonzero(cut.top_ids[0] == best)
+        now = _percent_at(cut, int(left[0])) if len(left) else f"less than {_percent_at(cut, -1)}"
+        return [
+            f"{start}, the whole model's first choice after the only token goes from {_percent_at(whole, 0)} to {now}."
+        ]
+    if not deletion.off:
+        return [f"Nothing is left out. The loss on this text ({where}) is {before:.3f} nats per token."]
+    change = round(after, 3) - round(before, 3)  # of the two numbers as they are printed
+    words = f"{'rises' if change >= 0 else 'falls'} by {abs(change):.3f} nats, from {before:.3f} to {after:.3f}"
     beyond = f", worse than a uniform guess ({cut.uniform_loss_nats:.1f})" if after > cut.uniform_loss_nats else ""
     return [f"{start} the loss on this text ({where}) {words}{beyond}."]
 
 
-def _first(result: LayerDeletion) -> str:
-    return percent(float(np.exp(result.top_log_probability[0][0])))
+def _percent_at(result: LayerDeletion, place: int) -> str:
+    return percent(float(np.exp(result.top_log_probability[0][place])))
 
 
 def _short(value: float) -> str:

@@ -80,17 +80,17 @@ def draw_page(frame: Frame, deletion: Deletion, answer: Any) -> None:
         frame,
         tables={"deletion": result.to_frame(), **({"sweep": found.to_frame()} if found is not None else {})},
         figures={"damaged": lambda: next_token_figure(labels, probability)},
-        code=python_code(frame, "run_layer_deletion, run_layer_sweep, run_generation", code_lines(deletion)),
+        code=python_code(frame, "run_layer_deletion, run_layer_sweep, run_generation", code_lines(deletion, frame.bos)),
     )
 
 
-def code_lines(deletion: Deletion) -> str:
+def code_lines(deletion: Deletion, bos: str) -> str:
     """Python that gives the numbers of the page; uses `model` and `text`."""
     first = ""
     if deletion.text != OWN_TEXT:
         first = (
             "from analyses.passages import PASSAGES\n\n"
-            f"text = run_tokenization(model, PASSAGES[{deletion.text!r}], plain=True)\n"
+            f"text = run_tokenization(model, PASSAGES[{deletion.text!r}], bos={bos!r}, plain=True)\n"
         )
     return (
         f"{first}cut = run_layer_deletion(model, text.ids, deleted=[{deletion.variant!r}])\n"

@@ -146,9 +146,11 @@ def draw_runs(frame: Frame, deletion: Deletion) -> None:
     show_figure(
         figure, key="cut.runs.figure", alt="Rise of the loss for every run of layers; numbers in the table below"
     )
-    found = int(sum(a == b for a, b in zip(outcome.result.best_start, outcome.result.angular_start, strict=True)))
+    pairs = list(zip(outcome.result.best_start, outcome.result.angular_start, strict=True))
+    pairs = pairs[: n_layers - 1]  # a run of all layers has one start only
+    found = sum(best == angular for best, angular in pairs)
     st.caption(
-        f"For {found} of {len(outcome.result.best_start)} lengths the smallest angular distance picks the cheapest start. "
+        f"For {found} of {len(pairs)} lengths the smallest angular distance picks the cheapest start. "
         "The colour ends at the loss of a uniform guess. Without training afterwards the loss rises fast with the length; "
         "Gromov et al. (2024) train a little after cutting."
     )

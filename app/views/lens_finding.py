@@ -9,14 +9,13 @@ from app.ui.token_text import percent
 EMPTY = "An empty prompt has nothing to read. Write one on the left."
 
 
-def lens_words(lens: LogitLens, at: int, pieces: tuple[bytes, bytes], d_vocab: int) -> list[str | Piece]:
-    """What the lens says of the target after one token, and how far it can be trusted on this prompt.
+def target_words(lens: LogitLens, at: int, pieces: tuple[bytes, bytes]) -> list[str | Piece]:
+    """What the lens says of the target after one token.
 
     Args:
         lens: the result.
         at: column of the result.
         pieces: the token of that column, and the target.
-        d_vocab: size of the vocabulary.
     """
     before, target = (Piece(piece) for piece in pieces)
     position, n_layers = int(lens.positions[at]), lens.n_depths - 1
@@ -24,9 +23,12 @@ def lens_words(lens: LogitLens, at: int, pieces: tuple[bytes, bytes], d_vocab: i
     start: list[str | Piece] = ["After ", before, f" (token {position}), ", target]
     first = int(lens.leads_from[at])
     if rank[-1] > 0:
-        said = f" is not the answer: at the end its rank is {int(rank[-1]):,} ({percent(float(probability[-1]))})."
+        n = int(rank[-1])
+        before = "1 token is" if n == 1 else f"{n:,} tokens are"
+        said = f" is not the answer: at the end {before} more probable (it has {percent(float(probability[-1]))})."
     elif first >= n_layers:
-        said = f" leads only after the last layer, {n_layers - 1} ({percent(float(probability[-1]))})."
+        only = "leads only" if (rank[:-1] > 0).all() else "led before, but lastingly leads only"
+        said = f" {only} after the last layer, {n_layers - 1} ({percent(float(probability[-1]))})."
     elif first == 0:
         said = f" leads from the embedding on and ends at {percent(float(probability[-1]))}."
     else:
@@ -34,7 +36,7 @@ def lens_words(lens: LogitLens, at: int, pieces: tuple[bytes, bytes], d_vocab: i
             f" leads from layer {first - 1} on ({percent(float(probability[first]))} there, "
             f"{percent(float(probability[-1]))} at the end)."
         )
-    return [*start, said, *worse_than_guessing(lens, d_vocab)]
+    return [*start, said]
 
 
 def worse_than_guessing(lens: LogitLens, d_vocab: int) -> list[str]:

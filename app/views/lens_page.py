@@ -18,7 +18,7 @@ from app.ui.run import Outcome, later, run
 from app.ui.token_text import visible
 from app.views.attribution import draw_attribution
 from app.views.lens_choices import LENSES, Choices, pin, rows_drawn
-from app.views.lens_finding import lens_words
+from app.views.lens_finding import target_words, worse_than_guessing
 from app.views.lens_picture import grid_arguments
 from app.views.lens_request import ask_grid, ask_one, code_lines, grid_params
 from app.views.linear_lens import draw_fit, fitted
@@ -51,8 +51,13 @@ def draw_page(frame: Frame, choices: Choices, answer: Any) -> None:
     target_id = int(lens.target_ids[0])
     pieces = (frame.tokens.pieces[choices.position], frame.model.vocabulary.piece(target_id))
     with answer:
-        column = outcome.result.positions.tolist().index(choices.position)
-        finding(lens_words(outcome.result, column, pieces, frame.model.config.d_vocab), key="finding")
+        finding(
+            [
+                *target_words(lens, 0, pieces),  # exact, also where the grid is read fast
+                *worse_than_guessing(outcome.result, frame.model.config.d_vocab),
+            ],
+            key="finding",
+        )
     st.header("The target over depth", help="The chosen token of the vocabulary after the pinned token of the prompt.")
     draw_trajectory(frame.model, lens, plain.result if plain is not None else None, choices.depth)
     if fit is not None:
@@ -73,6 +78,7 @@ def draw_grid(frame: Frame, choices: Choices, outcome: Outcome) -> None:
         key="lens.cells",
         label=GRID_LABEL,
     )
+    later = "one layer" if choices.stride == 1 else f"{choices.stride} layers"
     quality = (
         ""
         if lens.exact
@@ -82,7 +88,7 @@ def draw_grid(frame: Frame, choices: Choices, outcome: Outcome) -> None:
         )
     )
     st.caption(
-        "Each row stops the model one layer later. The column at a token reads what comes after it. A frame marks cells "
+        f"Each row stops the model {later} later. The column at a token reads what comes after it. A frame marks cells "
         f"whose first token is the target. Click a cell to pin it.{quality}"
     )
     if clicked is not None and clicked != (row, column):
@@ -110,6 +116,7 @@ def draw_writers(frame: Frame, choices: Choices, lens: LogitLens, params: dict[s
     exact = later("logit_lens", ids, slot="lens.export", model=fingerprint, **{**params, "exact": True})
     labels = depth_labels(model.config.n_layers)
     shown = visible(model.vocabulary.piece(int(lens.target_ids[0])))
+    other = "" if distractor is None else visible(model.vocabulary.piece(distractor))
 
     def page_of_grid() -> str:
         arguments = grid_arguments(model, ids, exact(), choices.colour, choices.stride)
@@ -125,7 +132,9 @@ def draw_writers(frame: Frame, choices: Choices, lens: LogitLens, params: dict[s
         figures={
             "lens": page_of_grid,
             "target": lambda: trajectory_figure(
-                trajectory_lines(lens, "Probability", shown, ""), labels, measures(model.config.d_vocab)["Probability"]
+                trajectory_lines(lens, "Probability", shown, other),
+                labels,
+                measures(model.config.d_vocab)["Probability"],
             ),
             "writers": lambda: attribution_figure(who.result),
             "norms": lambda: norm_figure(stream.result, labels, choices.position),

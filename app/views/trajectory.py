@@ -75,6 +75,6 @@ def draw_trajectory(model: ModelInfo, lens: LogitLens, plain: LogitLens | None, 
     figure = trajectory_figure(
         lines, depth_labels(model.config.n_layers), measures(model.config.d_vocab)[axis], mark=depth
     )
-    show_figure(figure, key="lens.trajectory", alt=f"{axis} of the target by depth; the numbers are in the table below")
+    show_figure(figure, key="lens.trajectory", alt=f"{axis} by depth; the numbers are in the table below")
     with st.expander("The numbers: every depth"):
         st.dataframe(lens.to_frame(model.vocabulary), hide_index=True)

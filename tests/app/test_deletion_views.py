@@ -17,7 +17,7 @@ from app.views.deletion_sweeps import guess_words, sweep_words
         ("none", "none", "nothing"),
         (" ", "none", "nothing"),
         (",".join(map(str, range(12))), ", ".join(map(str, range(12))), "all 12 layers"),
-        ("1,2,3,4,5", "1, 2, 3, 4, 5", "5 parts (layer 1, layer 2, layer 3 and others)"),
+        ("1,2,3,4,5", "1, 2, 3, 4, 5", "10 parts (layer 1, layer 2, layer 3 and others)"),
     ],
 )
 def test_what_is_left_out_is_read_written_and_said(text, written, said):

@@ -7,7 +7,7 @@ from analyses.logit_lens import LogitLens
 from app.components.finding import Piece
 from app.figures.logit_lens import measures
 from app.views.lens_choices import default_stride, rows_drawn, window, with_spaces
-from app.views.lens_finding import lens_words, mean_loss
+from app.views.lens_finding import mean_loss, target_words, worse_than_guessing
 from app.views.lens_picture import gaps, numbers, shade
 from app.views.residual_stream import massive_words
 from app.views.trajectory import AXES, trajectory_lines
@@ -49,7 +49,7 @@ def lens(*, rank, probability, loss, positions=None, kl=None, entropy=None):
 
 
 def said(result, at=0):
-    parts = lens_words(result, at, (b" is", b" Paris"), D_VOCAB)
+    parts = [*target_words(result, at, (b" is", b" Paris")), *worse_than_guessing(result, D_VOCAB)]
     return "".join(f"`{part.data.decode()}`" if isinstance(part, Piece) else part for part in parts)
 
 
@@ -63,9 +63,15 @@ def one(ranks, probabilities):
     ("ranks", "probabilities", "sentence"),
     [
         ([9, 3, 0, 0], [0.001, 0.01, 0.2, 0.5], "leads from layer 1 on (20.0 % there, 50.0 % at the end)."),
-        ([0, 3, 1, 0], [0.9, 0.01, 0.2, 0.5], "leads only after the last layer, 2 (50.0 %)."),
+        ([5, 3, 1, 0], [0.1, 0.01, 0.2, 0.5], "leads only after the last layer, 2 (50.0 %)."),
+        ([0, 3, 1, 0], [0.9, 0.01, 0.2, 0.5], "led before, but lastingly leads only after the last layer, 2 (50.0 %)."),
+        ([0, 0, 0, 1], [0.9, 0.6, 0.6, 0.3], "is not the answer: at the end 1 token is more probable (it has 30.0 %)."),
         ([0, 0, 0, 0], [0.9, 0.6, 0.6, 0.5], "leads from the embedding on and ends at 50.0 %."),
-        ([0, 0, 0, 4], [0.9, 0.6, 0.6, 0.02], "is not the answer: at the end its rank is 4 (2.00 %)."),
+        (
+            [0, 0, 0, 4],
+            [0.9, 0.6, 0.6, 0.02],
+            "is not the answer: at the end 4 tokens are more probable (it has 2.00 %).",
+        ),
     ],
 )
 def test_the_finding_says_from_where_the_target_leads(ranks, probabilities, sentence):

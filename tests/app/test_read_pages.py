@@ -5,6 +5,7 @@ import re
 import numpy as np
 import pytest
 
+import analyses
 from analyses import run_attribution, run_layer_deletion, run_logit_lens
 from analyses.model import load_model
 from app.views.deletion_choices import default_off
@@ -49,6 +50,48 @@ def test_the_lens_page_shows_the_numbers_of_the_library(page, real, model):
     assert "Check: the parts sum to" in said(app)
 
 
+def exported(app, model, monkeypatch):
+    """The names that the page's Python leaves, run with the model that is loaded already."""
+    monkeypatch.setattr(analyses, "load_model", lambda *names, **options: model)
+    names = {}
+    exec(compile(app.code[-1].value, "exported.py", "exec"), names)
+    return names
+
+
+def test_the_python_of_the_lens_page_gives_its_numbers(page, real, model, monkeypatch, capsys):
+    app = page("logit_lens", prompt=TEXT)
+    app.number_input(key="after").set_value(4)
+    fine(app.run())
+    names = exported(app, model, monkeypatch)
+    ids = ids_of(real)
+    table = app.dataframe[0].value  # every depth at the chosen token
+    lens, column = names["lens"], names["lens"].positions.tolist().index(4)
+    assert names["text"].ids == ids
+    whole = table[~table["half_way"]]
+    assert whole["target_probability"].to_numpy() == pytest.approx(lens.target_probability[:, column], abs=1e-6)
+    assert whole["target_rank"].tolist() == lens.target_rank[:, column].tolist()
+    assert f"{names['who'].logit:.3f}" in said(app)
+    assert names["stream"].norm.shape == (model.config.n_layers + 1, len(ids))
+
+
+def test_the_python_of_the_other_pages_gives_their_numbers(page, model, monkeypatch, capsys):
+    app = page("attention", prompt=TEXT)
+    app.number_input(key="layer").set_value(1)
+    app.number_input(key="head").set_value(2)
+    app.session_state["headview"] = "Four steps"
+    fine(app.run())
+    names = exported(app, model, monkeypatch)
+    steps = next(frame.value for frame in app.dataframe if "4 softmax" in frame.value)
+    assert steps["the model's own"].to_numpy() == pytest.approx(names["maps"].exact[-1], abs=1e-6)
+    assert f"induction {names['scores'].induction[1, 2]:.2f}" in said(app)
+    app = page("layer_deletion", prompt=TEXT)
+    app.text_input(key="without").set_value("0.mlp")
+    fine(app.run())
+    names = exported(app, model, monkeypatch)
+    assert f"to {float(names['cut'].loss_nats[0]):.3f}" in sentence(app)
+    assert names["cut"].deleted == (("0.mlp",),)
+
+
 def test_a_target_that_is_not_one_token_is_said_and_the_picture_stays(page):
     app = page("logit_lens", prompt=TEXT)
     app.text_input(key="target").set_value("two tokens here")
@@ -90,7 +133,7 @@ def test_deleting_the_middle_layer_says_what_the_library_says(page, real, model)
     n_layers = model.config.n_layers
     cut = run_layer_deletion(model, ids_of(real), deleted=[[int(default_off(n_layers))]])
     before, after = cut.baseline_loss_nats, float(cut.loss_nats[0])
-    assert f"from {before:.2f} to {after:.2f}" in sentence(app)
+    assert f"from {before:.3f} to {after:.3f}" in sentence(app)
     app.text_input(key="without").set_value("0, 2.mlp")
     fine(app.run())
     assert sentence(app).startswith("Without layer 0 and the MLP of layer 2 the loss")
