@@ -112,7 +112,7 @@ ANALYSES = {
     "layer_deletion": Analysis(layer_deletion_steps, cost_layer_deletion, LayerDeletion, requires=_ADDENDS),
     "layer_runs": Analysis(layer_runs_steps, cost_layer_runs, LayerRuns, requires=_ADDENDS),
     "layer_sweep": Analysis(layer_sweep_steps, cost_layer_sweep, LayerSweep, requires=_ADDENDS),
-    "linear_lens": Analysis(linear_lens_steps, cost_linear_lens, LinearLens, requires=("readout",)),
+    "linear_lens": Analysis(linear_lens_steps, cost_linear_lens, LinearLens, requires=("readout",), kept=True),
     "logit_lens": Analysis(logit_lens_steps, cost_logit_lens, LogitLens, requires=("readout",)),
     "next_token": Analysis(next_token_steps, cost_next_token, NextToken),
     "removal_order": Analysis(removal_order_steps, cost_removal_order, RemovalOrder, requires=_ADDENDS),

@@ -78,6 +78,7 @@ class Analysis:
     result: type  # the frozen dataclass it returns: numpy arrays, str, int, float, bool, None and tuples of these
     version: int = 1  # raised when the same parameters give another answer: part of every cache key
     requires: Sequence[str] = field(default=())  # names of capabilities (analyses/model.py)
+    kept: bool = False  # its work is kept on disk: long the first time, for everybody, and then not again
 
 
 def drain(steps: Steps[Result]) -> Result:

@@ -1,7 +1,7 @@
 """Whether a request is let in, decided before it is paid for: with the number, the limit and a way that fits."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from analyses._steps import Analysis, Cost, Profile
@@ -9,6 +9,7 @@ from app.backend.corrections import Corrections
 from app.backend.limits import Limits
 from app.backend.protocol import Refused, Request
 
+KEPT_TIMES = 10  # a computation that is kept on disk for everybody may take so many times the seconds of others
 TURN_SECONDS = 0.5  # a turn of somebody else that has begun is not interrupted
 
 
@@ -63,6 +64,10 @@ def admit(
     Raises:
         Refused: too large for this machine, too much at once, or parameters that the analysis does not accept.
     """
+
+    if analysis.kept:
+        longer = limits.seconds * KEPT_TIMES
+        limits = replace(limits, seconds=longer, user_seconds=max(limits.user_seconds, longer))
 
     def price(n_tokens: int, params: Mapping[str, Any]) -> Cost:
         return corrections.apply(request.analysis, analysis.cost(profile, n_tokens, params))

@@ -130,3 +130,13 @@ def test_numbers_as_people_say_them():
         "2 h",
     ]
     assert [size(n) for n in (9.62e9, 16 << 20, 1e8)] == ["9.6 GB", "16.8 MB", "0.1 GB"]
+
+
+def test_what_is_kept_for_everybody_may_take_ten_times_as_long():
+    request, limits = Request("x", (1,) * 900, {}), replace(WIDE, seconds=1.0, user_seconds=2.0)
+    arguments = (PROFILE, limits, Corrections(), Line())
+    assert admit(request, replace(analysis(), kept=True), *arguments).seconds == pytest.approx(9.0)
+    with pytest.raises(Refused, match="needs about 9.0 s here; the limit is 1.0 s"):
+        admit(request, analysis(), *arguments)
+    with pytest.raises(Refused, match="needs about 9.0 s here; the limit is 5.0 s"):
+        admit(request, replace(analysis(), kept=True), PROFILE, replace(limits, seconds=0.5), Corrections(), Line())
