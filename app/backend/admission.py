@@ -64,7 +64,6 @@ def admit(
     Raises:
         Refused: too large for this machine, too much at once, or parameters that the analysis does not accept.
     """
-
     if analysis.kept:
         longer = limits.seconds * KEPT_TIMES
         limits = replace(limits, seconds=longer, user_seconds=max(limits.user_seconds, longer))

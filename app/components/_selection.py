@@ -45,7 +45,9 @@ def reconcile(
         click: the last click in the component's state, new or not.
         selected: what the caller passes.
     """
-    fresh = click is not None and click != memo.seen and 0 <= click[0] < n_positions
+    # A click is known by its time: what its number means may change with the content. Time 0 is AppTest's.
+    known = memo.seen is not None and click is not None and click[1] == memo.seen[1]
+    fresh = click is not None and 0 <= click[0] < n_positions and (not known or click[1] == 0 and click != memo.seen)
     wanted = click[0] if click is not None and fresh else selected
     result = wanted if wanted is not None and 0 <= wanted < n_positions else None
     shown = result if fresh else memo.shown

@@ -36,6 +36,9 @@ def attribution_figure(result: Attribution, *, chosen: int | None = None) -> go.
             hovertemplate=f"{name}" + (" of layer %{x}" if len(x) > 1 else "") + "<br>%{y:+.3f} logits<extra></extra>",
         )
     layer_axis(figure, title="layer", values="contribution (logits)", n=n_layers + 2, first=-1)
+    step = max(1, -(-n_layers // 16))
+    places = [-1, *range(0, n_layers, step)]
+    figure.update_xaxes(dtick=None, tickvals=places, ticktext=["embedding", *map(str, places[1:])])
     figure.update_yaxes(zeroline=True, zerolinewidth=2)
     return figure
 

@@ -102,7 +102,7 @@ def _draw_prompt() -> str:
     def use_example() -> None:
         chosen = st.session_state["frame.example"]
         if chosen is not None:
-            st.session_state["after"] = None  # the hint is about the last token
+            st.session_state["after"] = st.session_state["depth"] = None  # the hint is about the last token, at the end
             st.session_state["prompt"] = next(example.prompt for example in EXAMPLES if example.name == chosen)
 
     names = [example.name for example in EXAMPLES]

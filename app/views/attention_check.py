@@ -11,7 +11,7 @@ from app.figures.attention import check_figure, heads_heatmap
 from app.figures.next_token import next_token_figure
 from app.ui.frame import Frame
 from app.ui.run import Outcome, about, run, seconds_of
-from app.ui.token_text import percent, visible
+from app.ui.token_text import percent, powers, visible
 from app.ui.words import literal, say_error, show_figure
 from app.views.attention_choices import read_heads, write_heads
 from app.views.next_token import labels_of
@@ -82,7 +82,7 @@ def draw_silencing(frame: Frame, scores: HeadScores, opened: tuple[int, int]) ->
         say_error(str(error))
         return None
     if not heads:
-        st.caption("Write heads, or press a button, to see what the model loses without them.")
+        st.caption("Write heads, or press a button, and then Measure what the model loses without them.")
         return None
     outcome = asked(
         "check",
@@ -288,7 +288,7 @@ def draw_positions(frame: Frame, opened: tuple[int, int]) -> None:
     gap = result.permutation_gap
 
     def shown(value: float) -> str:
-        return "cannot be shown" if np.isnan(value) else f"{value:.2g}"
+        return "cannot be shown" if np.isnan(value) else powers(f"{value:.2g}")
 
     st.dataframe(
         {
@@ -299,9 +299,9 @@ def draw_positions(frame: Frame, opened: tuple[int, int]) -> None:
         hide_index=True,
     )
     st.caption(
-        "Largest difference between attention of the shuffled tokens and the shuffled output of attention (outputs reach "
-        f"{result.output_size:.2g}). Near zero: attention only shuffles along, it does not know any order. Order comes from "
-        f"positions and from the causal mask. {literal(result.permutation_reason)}"
+        "Largest difference between attention of the shuffled tokens and the shuffled output of attention (unshuffled outputs "
+        f"reach {result.output_size:.2g}). Near zero: attention only shuffles along, it does not know any order. Order comes "
+        f"from positions and from the causal mask. {literal(result.permutation_reason)}"
     )
     if result.score is None:
         st.caption(f"Distance: {literal(result.distance_reason)}.")

@@ -28,7 +28,8 @@ def draw_head(frame: Frame, opened: Attention, position: int, *, hide_first: boo
     )
     if view in VIEWS[:2] and opened.n_tokens > MAX_TOKENS:
         st.caption(
-            f"The large map shows up to {MAX_TOKENS} tokens; this prompt has {opened.n_tokens:,}. The steps below work."
+            f"The large map shows up to {MAX_TOKENS} tokens; this prompt has {opened.n_tokens:,}. "
+            "Four steps and Any scale show single rows; all heads of this layer stand below."
         )
         return
     if view == VIEWS[0]:

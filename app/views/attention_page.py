@@ -48,23 +48,29 @@ def draw_page(frame: Frame, choices: Choices, answer: Any) -> None:
     with answer:
         finding([sheet_words(scores.result, choices.score)], key="finding")
     best = strongest(getattr(scores.result, choices.score))
-    selected = (
-        best[0] if (layer := st.session_state.get("layer")) is None else int(layer),
-        best[1] if (head := st.session_state.get("head")) is None else int(head),
-    )
-    clicked = draw_sheet(maps.result, scores.result, choices, selected=selected, ticked=choose_silenced(frame))
-    if words := layer_words(maps.result, config.n_heads):
-        st.caption(words)
-    draw_table(scores.result)
+    above, below = st.container(), st.container()
+    with below:  # first: the fields know the chosen head, which the sheet marks
+        st.header("One head", help="Each row is a token; what stands in it says where this token looks.")
+        selected, position = choose_head(frame.model, best, len(ids))
+    with above:
+        clicked = draw_sheet(maps.result, scores.result, choices, selected=selected, ticked=choose_silenced(frame))
+        st.caption(
+            f"Blue: attention on your prompt. Grey: the score, {SCORES[choices.score]}, measured on "
+            f"{'your prompt' if scores.result.on == 'prompt' else 'random tokens'}. L{selected[0]}H{selected[1]} is open below. "
+            + layer_words(maps.result, config.n_heads)
+        )
+        draw_table(scores.result)
     if clicked is not None and clicked != selected:
         open_head(clicked)
-    _draw_opened(frame, choices, best, scores.result, maps.result.block)
+    with below:
+        _draw_opened(frame, choices, selected, position, scores.result, maps.result.block)
 
 
-def _draw_opened(frame: Frame, choices: Choices, best: tuple[int, int], scores: HeadScores, block: int) -> None:
+def _draw_opened(
+    frame: Frame, choices: Choices, opened_head: tuple[int, int], position: int, scores: HeadScores, block: int
+) -> None:
     ids, fingerprint = frame.tokens.ids, frame.model.config.fingerprint
-    st.header("One head", help="Each row is a token; what stands in it says where this token looks.")
-    (layer, head), position = choose_head(frame.model, best, len(ids))
+    layer, head = opened_head
     values = {
         name: float(array[layer, head])
         for field, name in SCORES.items()
@@ -73,7 +79,9 @@ def _draw_opened(frame: Frame, choices: Choices, best: tuple[int, int], scores: 
     st.caption(
         f"**L{layer}H{head}**: "
         + ", ".join(f"{name} {value:.2f}" for name, value in values.items())
-        + (f", push {scores.push[layer, head]:+.2f} logits" if scores.push is not None else "")
+        + (f", push {scores.push[layer, head]:+.2f} logits" if scores.push is not None else ""),
+        help="0 to 1, shares of attention; entropy as a share of the largest possible. Push: what the head itself writes "
+        "towards the token that induction would predict; below zero it writes against it.",
     )
     opened = run("attention", ids, slot="attention.head", model=fingerprint, layers=(), layer=layer, head=head)
     if opened is None or opened.stale:

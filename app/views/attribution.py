@@ -94,4 +94,4 @@ def _strongest(result: Attribution) -> str:
     listed = ", ".join(
         f"{part} {value:+.2f}" for part, value in zip(strongest["part"], strongest["contribution_logits"], strict=True)
     )
-    return f"Largest: {literal(listed)}."
+    return f"Largest single heads and MLPs: {literal(listed)}."

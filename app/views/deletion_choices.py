@@ -37,7 +37,7 @@ def default_off(n_layers: int) -> str:
 
 
 def read_off(text: str, n_layers: int) -> Addends:
-    """What a person wrote: layers and parts, separated by commas; "none" or nothing is nothing.
+    """What a person wrote: layers, ranges and parts, separated by commas; "none" or nothing is nothing.
 
     Raises:
         ValueError: an unknown name, a layer that is not there, or an addend twice.
@@ -45,7 +45,15 @@ def read_off(text: str, n_layers: int) -> Addends:
     words = [word.strip() for word in text.split(",") if word.strip()]
     if [word.lower() for word in words] == ["none"]:
         words = []
-    return read_addends([int(word) if word.isascii() and word.isdecimal() else word for word in words], n_layers)
+    items: list[int | str] = []
+    for word in words:
+        first, dash, last = word.partition("-")
+        numbers = [part.strip() for part in (first, last) if part.strip().isascii() and part.strip().isdecimal()]
+        if dash and len(numbers) == 2:
+            items += range(int(numbers[0]), min(int(numbers[1]), n_layers) + 1)  # one too far is refused below
+        else:
+            items.append(int(word) if word.isascii() and word.isdecimal() else word)
+    return read_addends(items, n_layers)
 
 
 def write_off(off: Addends) -> str:
@@ -80,13 +88,19 @@ def choose_off(n_layers: int) -> Addends:
         key="without",
         bind="query-params",
         placeholder=f"{default_off(n_layers)} (the middle block)",
-        help="Layers and parts, separated by commas: 10, 11.attention, 12.mlp; none for nothing. The stack below sets it too.",
+        help="Layers and parts, separated by commas: 10, 12-15, 11.attention, 12.mlp; none for nothing. The stack sets it too.",
     )
+    kept = "cut.understood"
     try:
-        return read_off(written or default_off(n_layers), n_layers)
+        off = read_off(written or default_off(n_layers), n_layers)
     except ValueError as error:
-        say_error(str(error))
-        return frozenset()
+        before = read_off(st.session_state.get(kept, default_off(n_layers)), n_layers)
+        say_error(
+            f"{error} Write names with commas between, such as 3, 5-8, 10.mlp. Below is without {in_words(before, n_layers)}."
+        )
+        return before
+    st.session_state[kept] = write_off(off)
+    return off
 
 
 def in_words(off: Addends, n_layers: int) -> str:

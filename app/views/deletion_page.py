@@ -37,6 +37,8 @@ def draw_page(frame: Frame, deletion: Deletion, answer: Any) -> None:
             label="Layers; a pressed part is in the sum, one that is not is left out",
         )
         st.caption("Layer 0 is where the stream begins. A layer's number takes out both its parts.")
+        if deletion.off and st.button("Put all back", key="cut.restore"):
+            clicked = frozenset()
     if clicked != deletion.off:
         st.session_state["cut.clicked"] = write_off(clicked)
         st.rerun()

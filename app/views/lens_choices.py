@@ -50,7 +50,7 @@ def choose(model: ModelInfo, n_tokens: int) -> Choices:
             "Target token",
             key="target",
             bind="query-params",
-            placeholder="the model's own answer",
+            placeholder="its own answer",
             help="Whose rank and probability are followed. It must be exactly one token; most words begin with a space: "
             "write it as a space or as ·.",
         )

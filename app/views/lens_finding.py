@@ -52,9 +52,13 @@ def worse_than_guessing(lens: LogitLens, d_vocab: int) -> list[str]:
     through = int(worse[-1])
     whole = "" if len(worse) == through + 1 else "at times "
     return [
-        f" Through depth {through} this lens is {whole}worse than a uniform guess "
-        f"({uniform:.1f} nats; mean loss on {tokens} here)."
+        f" Through depth {through}{_after(through)} this lens is {whole}worse than a uniform guess "
+        f"({uniform:.1f} nats; mean loss on {tokens} here, token 0 left out)."
     ]
+
+
+def _after(depth: int) -> str:
+    return f" (after layer {depth - 1})" if depth else ""
 
 
 def mean_loss(lens: LogitLens) -> tuple[np.ndarray, int]:

@@ -37,7 +37,7 @@ def shade(lens: LogitLens, colour: str, d_vocab: int) -> tuple[Float[np.ndarray,
     if colour == "Entropy":
         return np.clip(lens.entropy_nats / most, 0, 1), ("0 nats", f"{most:.1f} nats: all tokens equal")
     if colour == "Rank":
-        return 1 - np.log1p(lens.target_rank) / np.log(d_vocab), (f"rank {d_vocab - 1:,}", "rank 0, log scale")
+        return 1 - np.log1p(lens.target_rank) / np.log(d_vocab), (f"{d_vocab - 1:,}", "0 = first (log scale)")
     if colour == "KL":
         return np.clip(lens.kl_nats / most, 0, 1), ("0 nats: the final distribution", f"{most:.1f} nats or more")
     return lens.top_probability[..., 0], ("0 %", "100 % (token shown)")

@@ -1,6 +1,5 @@
 """The fitted lens: when it is there, how to get it, and what it is worth."""
 
-import numpy as np
 import streamlit as st
 
 from analyses.linear_lens import LinearLens, is_fitted, own_name
@@ -76,9 +75,9 @@ def fit_words(fit: LinearLens) -> str:
         if through >= 0
         else "The plain lens is better than guessing at every depth."
     )
-    gain = int(np.argmax(fit.plain_kl_nats - fit.linear_kl_nats))
+    middle = len(fit.plain_kl_nats) // 2
     return (
         f"Fitted on {fit.n_fitted:,} tokens, measured on {fit.n_held_out:,} others of the same kind of text. {plain} "
-        f"The fit helps most at depth {gain}: KL {fit.linear_kl_nats[gain]:.1f} instead of {fit.plain_kl_nats[gain]:.1f} nats. "
+        f"Half-way, at depth {middle}, KL is {fit.linear_kl_nats[middle]:.1f} instead of {fit.plain_kl_nats[middle]:.1f} nats. "
         "At the last depth both are the model itself."
     )

@@ -34,8 +34,9 @@ def massive_words(result: ResidualStream) -> str:
             "Token 0 is left out of every mean, because in many models it carries a norm many times that of the others; "
             f"here it is at most {ratio[depth]:.1f} times."
         )
+    where = f"depth {depth} (after layer {depth - 1})" if depth else "depth 0 (the embedding)"
     return (
-        f"Token 0 carries a norm of {result.norm[depth, 0]:,.0f} at depth {depth}, against {result.mean_norm[depth]:,.0f} on "
-        "average elsewhere. Such massive activations are common (Sun, Chen, Kolter and Liu 2024); they say nothing about "
-        "its content, so token 0 is left out of every mean, and the scale is logarithmic."
+        f"Token 0 carries a norm of {result.norm[depth, 0]:,.0f} at {where}, against {result.mean_norm[depth]:,.0f} on average "
+        "elsewhere. Such massive activations are common (Sun, Chen, Kolter and Liu 2024); they say nothing about its content, "
+        "so token 0 is left out of every mean, and the scale is logarithmic."
     )

@@ -15,6 +15,7 @@ from app.views.deletion_sweeps import guess_words, sweep_words
         ("11.mlp, 10", "10, 11.mlp", "layer 10 and the MLP of layer 11"),
         ("3.attention, 3.mlp", "3", "layer 3"),
         ("none", "none", "nothing"),
+        ("3-5, 7.mlp", "3, 4, 5, 7.mlp", "layer 3, layer 4, layer 5 and the MLP of layer 7"),
         (" ", "none", "nothing"),
         (",".join(map(str, range(12))), ", ".join(map(str, range(12))), "all 12 layers"),
         ("1,2,3,4,5", "1, 2, 3, 4, 5", "10 parts (layer 1, layer 2, layer 3 and others)"),
@@ -27,7 +28,7 @@ def test_what_is_left_out_is_read_written_and_said(text, written, said):
     assert in_words(off, 12) == said
 
 
-@pytest.mark.parametrize("text", ["12", "x", "1.head", "1, 1", "-1", "1.5", "²"])
+@pytest.mark.parametrize("text", ["12", "x", "1.head", "1, 1", "-1", "1.5", "²", "0-99", "3-x"])
 def test_what_cannot_be_left_out_is_refused_in_three_parts(text):
     with pytest.raises(ValueError, match=r"needs .+; found .+; .+\."):
         read_off(text, 12)

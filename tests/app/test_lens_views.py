@@ -84,7 +84,10 @@ def test_the_finding_compares_with_guessing_over_the_tokens_that_follow_without_
     means, n = mean_loss(result)
     assert n == 2 and means == pytest.approx([5.5, 4.7, 1.5])
     assert UNIFORM == pytest.approx(4.605, abs=1e-3)
-    ending = "Through depth 1 this lens is worse than a uniform guess (4.6 nats; mean loss on the 2 tokens that follow here)."
+    ending = (
+        "Through depth 1 (after layer 0) this lens is worse than a uniform guess (4.6 nats; mean loss on the 2 tokens that "
+        "follow here, token 0 left out)."
+    )
     assert said(result, 3).endswith(ending)
     loss[0][1:3] = [0, 0]
     assert "is at times worse" in said(lens(rank=np.zeros((3, 4)), probability=np.full((3, 4), 0.5), loss=loss))
@@ -158,6 +161,6 @@ def test_a_massive_first_token_is_said_and_an_ordinary_one_too():
 
     norm = np.array([[2, 2, 4], [600, 3, 3]], np.float32)
     stream = ResidualStream(norm, np.ones((1, 3), np.float32), None, None)
-    assert "a norm of 600 at depth 1, against 3 on average elsewhere" in massive_words(stream)
+    assert "a norm of 600 at depth 1 (after layer 0), against 3 on average elsewhere" in massive_words(stream)
     stream = ResidualStream(norm[:1], np.ones((0, 3), np.float32), None, None)
     assert "here it is at most 0.7 times" in massive_words(stream)

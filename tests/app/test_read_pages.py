@@ -143,6 +143,7 @@ def test_deleting_the_middle_layer_says_what_the_library_says(page, real, model)
     app.text_input(key="without").set_value("7")
     fine(app.run())
     assert "needs layers from 0 to 2; found 7" in said(app).replace("Needs", "needs")
+    assert sentence(app).startswith("Nothing is left out."), "the last that was understood stays"
 
 
 def test_the_sweep_waits_for_the_guess_and_then_says_who_was_right(page, model):

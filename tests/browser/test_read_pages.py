@@ -29,7 +29,9 @@ def app(streamlit_app):
 def opened(new_page, app):
     def open_page(path, **options):
         page = new_page(f"{app.url}/{path}", allow=PROBING, **options)
-        expect(page.locator(".st-key-finding .finding, .st-key-finding-sweep .finding").first).to_be_visible(timeout=60_000)
+        expect(page.locator(".st-key-finding .finding, .st-key-finding-sweep .finding").first).to_be_visible(
+            timeout=60_000
+        )
         expect(page.get_by_text("Take it with you")).to_be_visible(timeout=60_000)
         wait_idle(page)
         return page
