@@ -46,7 +46,7 @@ def generation_steps(
     tokens: Any,
     *,
     max_new_tokens: int = DEFAULT_NEW,
-    interventions: Sequence[Mapping[str, Any]] = (),
+    interventions: Sequence[Any] = (),
     use_cache: bool = True,
 ) -> Steps[Generation]:
     """The steps of `run_generation`: one forward pass per new token."""
@@ -88,7 +88,7 @@ def run_generation(
     tokens: Any,
     *,
     max_new_tokens: int = DEFAULT_NEW,
-    interventions: Sequence[Mapping[str, Any]] = (),
+    interventions: Sequence[Any] = (),
     use_cache: bool = True,
 ) -> Generation:
     """The greedy continuation of a prompt.
@@ -122,7 +122,7 @@ def cost_generation(profile: Profile, n_tokens: int, params: Mapping[str, Any]) 
     return Cost(seconds, profile.forward_bytes(longest) + cache_bytes, 8 * n_new + 400)
 
 
-def intervention_hooks(model: Any, interventions: Sequence[Mapping[str, Any]]) -> list[Any]:
+def intervention_hooks(model: Any, interventions: Sequence[Any]) -> list[Any]:
     """Hook pairs of a list of interventions; each is a mapping with one key that names its kind.
 
     Raises:

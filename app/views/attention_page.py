@@ -12,12 +12,11 @@ from app.ui.frame import Frame
 from app.ui.run import run
 from app.ui.token_text import visible
 from app.ui.words import say_note
+from app.views.attention_changes import draw_changed_steps, draw_positions
 from app.views.attention_check import (
     CHECKS,
     choose_silenced,
-    draw_changed_steps,
     draw_every_head,
-    draw_positions,
     draw_silencing,
     draw_story,
 )

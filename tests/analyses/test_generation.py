@@ -18,13 +18,14 @@ def no_end_token(monkeypatch):
 @pytest.mark.parametrize("family", sorted(FAMILIES))
 def test_the_cache_changes_nothing(tiny, family, interventions):
     model = tiny(family).model
+    before = model.hook_count()  # transformers keeps hooks of its own on some families once it has recorded outputs
     found = [
         run_generation(model, PROMPT, max_new_tokens=5, interventions=interventions, use_cache=cache)
         for cache in (True, False)
     ]
     assert found[0].ids.tolist() == found[1].ids.tolist()
     assert found[0].log_probability == pytest.approx(found[1].log_probability, abs=1e-3)
-    assert model.hook_count() == 0
+    assert model.hook_count() == before
 
 
 def test_without_interventions_it_is_transformers_own_greedy_text(tiny):

@@ -151,7 +151,7 @@ def wait_idle(page: Page, timeout: float = 30_000) -> None:
 def browser() -> Iterator[Browser]:
     """One Chromium for the whole session."""
     with sync_playwright() as playwright:
-        expect.set_options(timeout=20_000)  # the machine may be small and busy; this is a limit, not a measurement
+        expect.set_options(timeout=45_000)  # the machine may be small and busy; this is a limit, not a measurement
         started = playwright.chromium.launch(executable_path=find_browser(), args=launch_arguments())
         yield started
         started.close()
