@@ -11,12 +11,12 @@ Limit: one head at a time. Later heads may stand in for a missing one, so a smal
 large one can be a shock rather than a missing part: compare the two ways.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Float32
+from jaxtyping import Float, Float32, Float64
 
 from analyses._arrays import check_ids, to_float32
 from analyses._heads import head_name
@@ -109,20 +109,11 @@ def head_ablation_steps(
         yield from variant_steps(model, resid, starts, run, read, reading=reading, note="one head at a time")
     else:
         yield from _hooked_steps(model, ids, places, filled, read)
-    changes = [
-        (values[:-1] - values[-1]).reshape(config.n_layers, config.n_heads) for values in (loss, logit, log_probability)
-    ]
-    loss_change, logit_change, log_change = (change.astype(np.float32) for change in changes)
-    everything = positions == "all"
-    return HeadAblation(
+    return _result(
+        (loss, logit, log_probability),
+        (config.n_layers, config.n_heads),
         how=how,
         positions=positions,
-        loss_change_nats=loss_change if everything else None,
-        logit_change=logit_change,
-        log_probability_change=log_change,
-        baseline_loss_nats=float(loss[-1]) if everything else None,
-        baseline_logit=float(logit[-1]),
-        baseline_log_probability=float(log_probability[-1]),
         target_id=wanted,
         replayed=replayed,
     )
@@ -144,6 +135,34 @@ def run_head_ablation(
         ValueError: a model whose heads cannot be silenced, too few tokens, too many, or a target that is not one token.
     """
     return drain(head_ablation_steps(model, tokens, how=how, positions=positions, target=target))
+
+
+def _result(
+    measured: Sequence[Float64[np.ndarray, " variant"]],
+    shape: tuple[int, int],
+    *,
+    how: str,
+    positions: str,
+    target_id: int,
+    replayed: bool,
+) -> HeadAblation:
+    """Loss, logit and log-probability of every head and, last, of the unchanged run, as changes by layer and head."""
+    loss, logit, log_probability = measured
+    changes = ((values[:-1] - values[-1]).reshape(shape).astype(np.float32) for values in measured)
+    loss_change, logit_change, log_change = changes
+    everything = positions == "all"
+    return HeadAblation(
+        how=how,
+        positions=positions,
+        loss_change_nats=loss_change if everything else None,
+        logit_change=logit_change,
+        log_probability_change=log_change,
+        baseline_loss_nats=float(loss[-1]) if everything else None,
+        baseline_logit=float(logit[-1]),
+        baseline_log_probability=float(log_probability[-1]),
+        target_id=target_id,
+        replayed=replayed,
+    )
 
 
 def silencing(

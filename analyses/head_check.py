@@ -100,16 +100,8 @@ def head_check_steps(
     """The steps of `run_head_check`: two forward passes for the baseline, two for the heads and two for each draw."""
     config = model.config
     ids = check_ids(tokens, d_vocab=config.d_vocab, n_ctx=config.n_ctx)
-    chosen = parse_heads(config, heads)
-    spared = frozenset(parse_heads(config, exclude))
-    if not chosen:
-        raise ValueError("needs at least one head; found none; tick a head.")
-    if how not in HOW:
-        raise ValueError(f"needs {' or '.join(HOW)}; found {how!r}; choose one of them.")
-    if not 0 <= draws <= MOST_DRAWS:
-        raise ValueError(f"needs 0 to {MOST_DRAWS} draws; found {draws}; choose another number.")
-    if not 1 <= top_k <= config.d_vocab:
-        raise ValueError(f"needs a top-k from 1 to {config.d_vocab:,}; found {top_k:,}; choose how many to list.")
+    chosen, spared = _chosen(config, heads, exclude)
+    _check_params(how, draws, top_k, config.d_vocab)
     wanted = None if target is None else token_id(model, target)
     controls, reason = draw_controls(chosen, spared, config.n_heads, draws, seed)
     model.require("head_output")
@@ -128,33 +120,7 @@ def head_check_steps(
         prompt, logits = without_on_prompt(model, ids, group, filled)
         log_probability = to_float32(logits.log_softmax(-1))
         found.append(Figures(first, second, prompt, log_probability, to_float32(logits)))
-    base, without, drawn = found[0], found[1], found[2:]
-    wanted = int(base.logits.argmax()) if wanted is None else wanted
-    prompts = [figures.prompt for figures in drawn]
-    top = {name: np.argsort(-f.logits, kind="stable")[:top_k] for name, f in (("base", base), ("without", without))}
-    return HeadCheck(
-        heads=tuple(head_name(*head) for head in chosen),
-        how=how,
-        controls=tuple(tuple(head_name(*head) for head in draw) for draw in controls),
-        controls_reason=reason,
-        seed=seed,
-        baseline_first_copy=base.first_copy,
-        baseline_second_copy=base.second_copy,
-        first_copy=without.first_copy,
-        second_copy=without.second_copy,
-        control_second_copy=np.array([figures.second_copy for figures in drawn], dtype=np.float32),
-        baseline_prompt=base.prompt,
-        prompt=without.prompt,
-        control_prompt=None if base.prompt is None else np.array(prompts, dtype=np.float32),
-        target_id=wanted,
-        baseline_logit=float(base.logits[wanted]),
-        logit=float(without.logits[wanted]),
-        control_logit=np.array([figures.logits[wanted] for figures in drawn], dtype=np.float32),
-        baseline_top_ids=top["base"].astype(np.int32),
-        baseline_top_log_probability=base.log_probability[top["base"]],
-        top_ids=top["without"].astype(np.int32),
-        top_log_probability=without.log_probability[top["without"]],
-    )
+    return _result(found, chosen, controls, how=how, reason=reason, seed=seed, target=wanted, top_k=top_k)
 
 
 def run_head_check(
@@ -187,6 +153,64 @@ def run_head_check(
     """
     named = dict(heads=heads, how=how, draws=draws, seed=seed, exclude=exclude, target=target, top_k=top_k)
     return drain(head_check_steps(model, tokens, **named))
+
+
+def _chosen(config: Any, heads: Sequence[Any], exclude: Sequence[Any]) -> tuple[Heads, frozenset[tuple[int, int]]]:
+    """The heads to silence, and those that no control may contain."""
+    chosen = parse_heads(config, heads)
+    if not chosen:
+        raise ValueError("needs at least one head; found none; tick a head.")
+    return chosen, frozenset(parse_heads(config, exclude))
+
+
+def _check_params(how: str, draws: int, top_k: int, d_vocab: int) -> None:
+    if how not in HOW:
+        raise ValueError(f"needs {' or '.join(HOW)}; found {how!r}; choose one of them.")
+    if not 0 <= draws <= MOST_DRAWS:
+        raise ValueError(f"needs 0 to {MOST_DRAWS} draws; found {draws}; choose another number.")
+    if not 1 <= top_k <= d_vocab:
+        raise ValueError(f"needs a top-k from 1 to {d_vocab:,}; found {top_k:,}; choose how many to list.")
+
+
+def _result(
+    found: Sequence[Figures],
+    chosen: Heads,
+    controls: Sequence[Heads],
+    *,
+    how: str,
+    reason: str,
+    seed: int,
+    target: int | None,
+    top_k: int,
+) -> HeadCheck:
+    """The figures of the unchanged model, the chosen heads and the draws, in this order."""
+    base, without, drawn = found[0], found[1], found[2:]
+    wanted = int(base.logits.argmax()) if target is None else target
+    prompts = [figures.prompt for figures in drawn]
+    top = {name: np.argsort(-f.logits, kind="stable")[:top_k] for name, f in (("base", base), ("without", without))}
+    return HeadCheck(
+        heads=tuple(head_name(*head) for head in chosen),
+        how=how,
+        controls=tuple(tuple(head_name(*head) for head in draw) for draw in controls),
+        controls_reason=reason,
+        seed=seed,
+        baseline_first_copy=base.first_copy,
+        baseline_second_copy=base.second_copy,
+        first_copy=without.first_copy,
+        second_copy=without.second_copy,
+        control_second_copy=np.array([figures.second_copy for figures in drawn], dtype=np.float32),
+        baseline_prompt=base.prompt,
+        prompt=without.prompt,
+        control_prompt=None if base.prompt is None else np.array(prompts, dtype=np.float32),
+        target_id=wanted,
+        baseline_logit=float(base.logits[wanted]),
+        logit=float(without.logits[wanted]),
+        control_logit=np.array([figures.logits[wanted] for figures in drawn], dtype=np.float32),
+        baseline_top_ids=top["base"].astype(np.int32),
+        baseline_top_log_probability=base.log_probability[top["base"]],
+        top_ids=top["without"].astype(np.int32),
+        top_log_probability=without.log_probability[top["without"]],
+    )
 
 
 def draw_controls(

@@ -6,6 +6,7 @@ import streamlit as st
 
 from app.components.finding import finding
 from app.figures.next_token import next_token_figure
+from app.ui.controls import segments
 from app.ui.export import python_code, take_with_you
 from app.ui.frame import current_frame
 from app.ui.run import run
@@ -64,15 +65,7 @@ SECTIONS = {
     "Words": draw_words,
     "BOS": lambda: draw_bos(frame),
 }
-section = st.segmented_control(
-    "Section",
-    list(SECTIONS),
-    default="Languages",
-    required=True,
-    key="section",
-    bind="query-params",
-    label_visibility="collapsed",
-)
+section = segments("Section", SECTIONS, key="section", titled=False)
 SECTIONS[section]()
 
 st.header("What this does not show")

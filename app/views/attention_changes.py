@@ -3,19 +3,19 @@
 import numpy as np
 import streamlit as st
 
+from app.ui.controls import run_when_asked
 from app.ui.frame import Frame
 from app.ui.token_text import percent, powers, visible
 from app.ui.words import literal
-from app.views.attention_check import asked
 
 
 def draw_changed_steps(frame: Frame) -> None:
     """The same prompt with one step of attention changed in all heads."""
-    outcome = asked(
-        "steps",
+    outcome = run_when_asked(
         "attention_steps",
-        frame,
         frame.tokens.ids,
+        slot="attention.steps",
+        model=frame.model.config.fingerprint,
         button="Change each step",
         words="The scale, the place of the mask, and the soft lookup are changed in every head, one at a time.",
     )
@@ -55,11 +55,11 @@ def draw_positions(frame: Frame, opened: tuple[int, int]) -> None:
     if len(frame.tokens.ids) < 3:
         st.caption("Shuffling needs at least three tokens.")
         return
-    outcome = asked(
-        "positions",
+    outcome = run_when_asked(
         "attention_position",
-        frame,
         frame.tokens.ids,
+        slot="attention.positions",
+        model=frame.model.config.fingerprint,
         button="Shuffle and shift",
         words=f"The prompt's tokens are shuffled in layer {opened[0]}, and a pair of them is moved along the context.",
         layer=opened[0],

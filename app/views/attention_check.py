@@ -1,7 +1,5 @@
 """Leave heads out and measure: the causal check, all heads in turn, changed steps, and what positions do."""
 
-from typing import Any
-
 import numpy as np
 import streamlit as st
 
@@ -9,8 +7,8 @@ from analyses.head_check import HeadCheck
 from analyses.head_scores import HeadScores
 from app.figures.attention import check_figure, heads_heatmap
 from app.figures.next_token import next_token_figure
+from app.ui.controls import run_when_asked, segments
 from app.ui.frame import Frame
-from app.ui.run import Outcome, about, run, seconds_of
 from app.ui.token_text import visible
 from app.ui.words import literal, say_error, show_figure
 from app.views.attention_choices import read_heads, write_heads
@@ -33,21 +31,6 @@ def choose_silenced(frame: Frame) -> tuple[tuple[int, int], ...]:
         return ()
 
 
-def asked(
-    name: str, analysis: str, frame: Frame, ids: tuple[int, ...], *, button: str, words: str, **params: Any
-) -> Outcome | None:
-    """The outcome of a longer analysis, or a button with its estimate when nobody has asked for it yet."""
-    fingerprint = frame.model.config.fingerprint
-    stamp = (name, fingerprint, ids, str(sorted(params.items(), key=str)))
-    if st.session_state.get(f"attention.asked.{name}") != stamp:
-        seconds = seconds_of(analysis, ids, model=fingerprint, **params)
-        st.caption(f"{words} This takes {about(seconds)} here, and can be stopped by changing anything.")
-        if not st.button(button, key=f"attention.ask.{name}"):
-            return None
-        st.session_state[f"attention.asked.{name}"] = stamp
-    return run(analysis, ids, slot=f"attention.{name}", model=fingerprint, **params)
-
-
 def draw_silencing(frame: Frame, scores: HeadScores, opened: tuple[int, int]) -> HeadCheck | None:
     """Tick heads, measure, compare with random heads."""
     config = frame.model.config
@@ -67,13 +50,10 @@ def draw_silencing(frame: Frame, scores: HeadScores, opened: tuple[int, int]) ->
             if st.button(label, key=f"attention.preset.{label.split()[0]}.{label.split()[1][:4]}"):
                 st.session_state["attention.silence"] = heads
                 st.rerun()
-    how = st.segmented_control(
+    how = segments(
         "Their output becomes",
         HOW,
-        default=HOW[0],
-        required=True,
         key="how",
-        bind="query-params",
         help="Zero, or each head's mean output over repeated random tokens, which disturbs later layers less.",
     )
     try:
@@ -84,11 +64,11 @@ def draw_silencing(frame: Frame, scores: HeadScores, opened: tuple[int, int]) ->
     if not heads:
         st.caption("Write heads, or press a button, and then Measure what the model loses without them.")
         return None
-    outcome = asked(
-        "check",
+    outcome = run_when_asked(
         "head_check",
-        frame,
         frame.tokens.ids,
+        slot="attention.check",
+        model=frame.model.config.fingerprint,
         button="Measure",
         words=f"{len(heads)} head{'' if len(heads) == 1 else 's'} left out, against {DRAWS} draws of as many random heads of the "
         "same layers.",
@@ -165,11 +145,11 @@ def draw_story(frame: Frame, scores: HeadScores) -> None:
     )
     found = []
     for head in pair:
-        outcome = asked(
-            "story." + ("before" if head == pair[0] else "after"),
+        outcome = run_when_asked(
             "head_check",
-            frame,
             frame.tokens.ids,
+            slot="attention.story." + ("before" if head == pair[0] else "after"),
+            model=frame.model.config.fingerprint,
             button=f"Leave out {head}",
             words=f"{head} alone is left out, the strongest {'previous-token' if head == pair[0] else 'induction'} head, "
             f"against {DRAWS} other heads of its layer.",
@@ -194,11 +174,11 @@ def draw_every_head(frame: Frame) -> None:
     """Layers x heads: what each head alone is worth on the prompt."""
     ids = frame.tokens.ids
     config = frame.model.config
-    outcome = asked(
-        "sweep",
+    outcome = run_when_asked(
         "head_ablation",
-        frame,
         ids,
+        slot="attention.sweep",
+        model=frame.model.config.fingerprint,
         button="Try every head",
         words=f"Each of the {config.n_layers * config.n_heads} heads is left out alone, on your prompt.",
         positions="all" if len(ids) > 1 else "last",

@@ -8,6 +8,7 @@ import streamlit as st
 
 from analyses.head_scores import HeadScores
 from app.backend.protocol import ModelInfo
+from app.ui.controls import segments
 from app.views.position import choose_position
 
 # Field of `HeadScores` -> what the page calls it. Entropy last: it is the only one where little stands out.
@@ -50,19 +51,14 @@ def choose() -> Choices:
             "occurred. First token: it rests there (a sink). Entropy: 0 looks at one token, 1 spreads over all alike.",
         )
     with places[1]:
-        on = st.segmented_control(
+        on = segments(
             "Measured on",
             MEASURED,
-            default=MEASURED[0],
-            required=True,
             key="scored_on",
-            bind="query-params",
             help="Random tokens repeated once, the same for everybody; or the prompt on the left.",
         )
     with places[2]:
-        order = st.segmented_control(
-            "Order", ORDERS, default=ORDERS[0], required=True, key="order", bind="query-params"
-        )
+        order = segments("Order", ORDERS, key="order")
     with places[3]:
         top = st.number_input(
             "Only the top",

@@ -8,6 +8,7 @@ from analyses.attention_steps import weights_at_scale
 from app.components.head_map import head_map
 from app.components.head_map.head_map import MAX_TOKENS
 from app.figures.attention import row_figure
+from app.ui.controls import segments
 from app.ui.frame import Frame
 from app.ui.token_text import powers, visible
 from app.ui.words import literal, show_figure
@@ -17,15 +18,7 @@ VIEWS = ("Map", "What it writes", "Four steps", "Any scale")
 
 def draw_head(frame: Frame, opened: Attention, position: int, *, hide_first: bool) -> None:
     """The chosen view of the opened head."""
-    view = st.segmented_control(
-        "View",
-        VIEWS,
-        default=VIEWS[0],
-        required=True,
-        key="headview",
-        bind="query-params",
-        label_visibility="collapsed",
-    )
+    view = segments("View", VIEWS, key="headview", titled=False)
     if view in VIEWS[:2] and opened.n_tokens > MAX_TOKENS:
         st.caption(
             f"The large map shows up to {MAX_TOKENS} tokens; this prompt has {opened.n_tokens:,}. "

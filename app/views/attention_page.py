@@ -7,6 +7,7 @@ import streamlit as st
 from analyses.head_scores import HeadScores
 from app.components.finding import finding
 from app.figures.attention import row_figure
+from app.ui.controls import segments
 from app.ui.export import python_code, take_with_you
 from app.ui.frame import Frame
 from app.ui.run import run
@@ -89,15 +90,7 @@ def _draw_opened(
     if block > 1:
         draw_layer(frame, layer, head, hide_first=choices.hide_first)
     st.header("Does it matter?", help="Where a head looks is not what it does. Leave it out and measure.")
-    check = st.segmented_control(
-        "Check",
-        CHECKS,
-        default=CHECKS[0],
-        required=True,
-        key="check",
-        bind="query-params",
-        label_visibility="collapsed",
-    )
+    check = segments("Check", CHECKS, key="check", titled=False)
     if check == CHECKS[0]:
         draw_silencing(frame, scores, (layer, head))
     elif check == CHECKS[1]:

@@ -8,6 +8,7 @@ import streamlit as st
 from app.components.finding import finding
 from app.components.layer_stack import layer_stack
 from app.figures.next_token import next_token_figure
+from app.ui.controls import segments
 from app.ui.export import python_code, take_with_you
 from app.ui.frame import Frame
 from app.views.deletion_choices import OWN_TEXT, Deletion, show_text, write_off
@@ -55,15 +56,7 @@ def draw_page(frame: Frame, deletion: Deletion, answer: Any) -> None:
         draw_predictions(frame, deletion, whole.result, cut.result)
         draw_distance(frame, deletion)
     st.header("Every layer in turn")
-    sweep = st.segmented_control(
-        "Sweep",
-        SWEEPS,
-        default=SWEEPS[0],
-        required=True,
-        key="sweep",
-        bind="query-params",
-        label_visibility="collapsed",
-    )
+    sweep = segments("Sweep", SWEEPS, key="sweep", titled=False)
     found = None
     if len(deletion.ids) > 1:
         found = DRAWN[sweep](frame, deletion)

@@ -15,28 +15,14 @@ from app.figures.layer_deletion import (
     runs_figure,
     sweep_figure,
 )
+from app.ui.controls import run_when_asked, segments
 from app.ui.frame import Frame
-from app.ui.run import Outcome, about, run, seconds_of
+from app.ui.run import run
 from app.ui.words import show_figure
 from app.views.deletion_choices import Deletion
 
 SWEEPS = ("Single layers", "Runs of layers", "Order of removal", "The wrong way")
 PARTS = ("block", "attention", "mlp")
-
-
-def asked_first(
-    name: str, analysis: str, frame: Frame, deletion: Deletion, *, button: str, words: str, **params: Any
-) -> Outcome | None:
-    """The outcome of a long analysis, or a button with its estimate when nobody has asked for it yet."""
-    fingerprint = frame.model.config.fingerprint
-    asked = ("cut.asked", name, fingerprint, deletion.ids)
-    if st.session_state.get("cut.asked." + name) != asked:
-        seconds = seconds_of(analysis, deletion.ids, model=fingerprint, **params)
-        st.caption(f"{words} This takes {about(seconds)} here, and can be stopped by changing anything.")
-        if not st.button(button, key=f"cut.ask.{name}"):
-            return None
-        st.session_state["cut.asked." + name] = asked
-    return run(analysis, deletion.ids, slot=f"cut.{name}", model=fingerprint, **params)
 
 
 def draw_single(frame: Frame, deletion: Deletion) -> LayerSweep | None:
@@ -54,11 +40,11 @@ def draw_single(frame: Frame, deletion: Deletion) -> LayerSweep | None:
             placeholder="your guess, then reveal",
             help="The block whose deletion raises the loss least on this text. Your guess is marked in the picture.",
         )
-    outcome = asked_first(
-        "single",
+    outcome = run_when_asked(
         "layer_sweep",
-        frame,
-        deletion,
+        deletion.ids,
+        slot="cut.single",
+        model=frame.model.config.fingerprint,
         button="Reveal",
         words=f"Every block, every attention and every MLP is left out alone: {3 * n_layers} deletions.",
     )
@@ -72,16 +58,7 @@ def draw_single(frame: Frame, deletion: Deletion) -> LayerSweep | None:
 
 @st.fragment
 def _draw_sweep(sweep: LayerSweep, guess: int | None) -> None:
-    part = st.segmented_control(
-        "Part",
-        PARTS,
-        default=PARTS[0],
-        required=True,
-        format_func=PART_NAMES.__getitem__,
-        key="part",
-        bind="query-params",
-        label_visibility="collapsed",
-    )
+    part = segments("Part", PARTS, key="part", titled=False, words=PART_NAMES)
     row = sweep.parts.index(part)
     figure = sweep_figure(
         sweep.loss_nats[row],
@@ -132,11 +109,11 @@ def sweep_words(sweep: LayerSweep) -> str:
 def draw_runs(frame: Frame, deletion: Deletion) -> None:
     """The block heat map."""
     n_layers = frame.model.config.n_layers
-    outcome = asked_first(
-        "runs",
+    outcome = run_when_asked(
         "layer_runs",
-        frame,
-        deletion,
+        deletion.ids,
+        slot="cut.runs",
+        model=frame.model.config.fingerprint,
         button="Try every run",
         words=f"Every run of neighbouring layers is left out: {n_layers * (n_layers + 1) // 2} deletions.",
     )
@@ -161,11 +138,11 @@ def draw_runs(frame: Frame, deletion: Deletion) -> None:
 def draw_order(frame: Frame, deletion: Deletion) -> None:
     """The greedy order of removal."""
     n_remove = min(8, frame.model.config.n_layers)
-    outcome = asked_first(
-        "order",
+    outcome = run_when_asked(
         "removal_order",
-        frame,
-        deletion,
+        deletion.ids,
+        slot="cut.order",
+        model=frame.model.config.fingerprint,
         button="Remove one by one",
         words=f"{n_remove} times the block goes without which the loss is lowest.",
         n_remove=n_remove,
@@ -184,11 +161,11 @@ def draw_wrong(frame: Frame, deletion: Deletion) -> None:
     """The pipeline contrast."""
     n_layers = frame.model.config.n_layers
     common = {"deleted": [[layer] for layer in range(n_layers)]}
-    outcome = asked_first(
-        "wrong",
+    outcome = run_when_asked(
         "layer_deletion",
-        frame,
-        deletion,
+        deletion.ids,
+        slot="cut.wrong",
+        model=frame.model.config.fingerprint,
         button="Show what goes wrong",
         words="Each block's whole output is replaced by zero, which also erases what all layers before it wrote.",
         wrong=True,

@@ -6,6 +6,7 @@ from analyses.languages import ARTICLE_1, compare_languages
 from analyses.tokenization import Tokens
 from app.backend import get_backend
 from app.figures.languages import languages_figure
+from app.ui.controls import segments
 from app.ui.frame import Frame
 from app.ui.words import show_figure
 
@@ -30,15 +31,7 @@ def draw_languages(frame: Frame) -> None:
     if own:
         texts[OWN] = frame.tokens
     costs = compare_languages(texts)
-    measure = st.segmented_control(
-        "Compare tokens",
-        list(MEASURES),
-        format_func=MEASURES.__getitem__,
-        default="relative_to_english",
-        required=True,
-        key="measure",
-        bind="query-params",
-    )
+    measure = segments("Compare tokens", MEASURES, key="measure", words=MEASURES)
     show_figure(
         languages_figure(costs, measure=measure, own=OWN if own else None),
         key="tokens.languages",

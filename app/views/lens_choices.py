@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import streamlit as st
 
 from app.backend.protocol import ModelInfo
+from app.ui.controls import segments
 from app.views.position import choose_position
 
 COLOURS = ("Probability", "Entropy", "Rank", "KL")
@@ -55,36 +56,19 @@ def choose(model: ModelInfo, n_tokens: int) -> Choices:
             "write it as a space or as ·.",
         )
     with places[1]:
-        colour = st.segmented_control(
-            "Colour",
-            COLOURS,
-            default=COLOURS[0],
-            required=True,
-            key="colour",
-            bind="query-params",
-            help="What the colour of a cell shows. The numbers are in the hover text.",
+        colour = segments(
+            "Colour", COLOURS, key="colour", help="What the colour of a cell shows. The numbers are in the hover text."
         )
     with places[2]:
-        lens = st.segmented_control(
+        lens = segments(
             "Lens",
             LENSES,
-            default=LENSES[0],
-            required=True,
             key="lens",
-            bind="query-params",
             help="Plain: the stream is read with the model's own last step. Linear: it is first mapped to the last depth by "
             "a matrix that was fitted by least squares.",
         )
     with places[3]:
-        span = st.segmented_control(
-            "Tokens",
-            SPANS,
-            default=SPANS[0],
-            required=True,
-            key="span",
-            bind="query-params",
-            help="All reads every token of the prompt; that takes longer.",
-        )
+        span = segments("Tokens", SPANS, key="span", help="All reads every token of the prompt; that takes longer.")
     with places[4], st.popover("More", width="stretch"):
         return _choose_more(model, n_tokens, {"target": target, "colour": colour, "lens": lens, "span": span})
 

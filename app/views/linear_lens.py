@@ -6,6 +6,7 @@ from analyses.linear_lens import LinearLens, is_fitted, own_name
 from app.figures.by_layer import depth_labels
 from app.figures.logit_lens import Line, Measure, trajectory_figure
 from app.figures.theme import CHANGE, STREAM
+from app.ui.controls import segments
 from app.ui.frame import Frame
 from app.ui.run import about, run, seconds_of
 from app.ui.words import show_figure
@@ -40,15 +41,7 @@ def fitted(frame: Frame, choices: Choices) -> LinearLens | None:
 @st.fragment
 def draw_fit(fit: LinearLens) -> None:
     """What the plain and the fitted lens are worth on text that the fit has not seen."""
-    measure = st.segmented_control(
-        "Worth",
-        ("Loss", "KL"),
-        default="Loss",
-        required=True,
-        key="worth",
-        bind="query-params",
-        label_visibility="collapsed",
-    )
+    measure = segments("Worth", ("Loss", "KL"), key="worth", titled=False)
     if measure == "Loss":
         pair = (fit.linear_loss_nats, fit.plain_loss_nats)
         axis = Measure(

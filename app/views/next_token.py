@@ -11,6 +11,7 @@ from analyses.sampling import log_softmax, reshape_distribution
 from app.backend.protocol import ModelInfo
 from app.figures.next_token import next_token_figure
 from app.figures.sampling import sampling_figure
+from app.ui.controls import segments
 from app.ui.token_text import percent, visible
 from app.ui.words import show_figure
 
@@ -44,15 +45,7 @@ def draw_next_token(model: ModelInfo, result: NextToken) -> None:
 
     A fragment: its controls redraw this picture alone, from the logits that are already here.
     """
-    view = st.segmented_control(
-        "Show",
-        VIEWS,
-        default=VIEWS[0],
-        required=True,
-        key="sampling",
-        bind="query-params",
-        label_visibility="collapsed",
-    )
+    view = segments("Show", VIEWS, key="sampling", titled=False)
     labels = labels_of(model, result.ids)
     if view == VIEWS[0]:
         figure = next_token_figure(labels, result.probability, ids=result.ids.tolist())

@@ -8,6 +8,7 @@ from app.backend.protocol import ModelInfo
 from app.figures.by_layer import depth_labels
 from app.figures.logit_lens import Line, measures, trajectory_figure
 from app.figures.theme import CHANGE, DISTRACTOR, STREAM, TARGET
+from app.ui.controls import segments
 from app.ui.token_text import visible
 from app.ui.words import show_figure
 
@@ -59,9 +60,7 @@ def draw_trajectory(model: ModelInfo, lens: LogitLens, plain: LogitLens | None, 
         plain: the plain lens beside a fitted one.
         depth: the chosen one, marked.
     """
-    axis = st.segmented_control(
-        "Axis", AXES, default=AXES[0], required=True, key="axis", bind="query-params", label_visibility="collapsed"
-    )
+    axis = segments("Axis", AXES, key="axis", titled=False)
     target = visible(model.vocabulary.piece(int(lens.target_ids[0])))
     distractor = "" if lens.distractor_ids is None else visible(model.vocabulary.piece(int(lens.distractor_ids[0])))
     lines = trajectory_lines(lens, axis, target, distractor)

@@ -7,16 +7,22 @@ import subprocess
 import sys
 
 
-def evaluate(source, expression):
-    """The value of a JavaScript expression that sees the module's exported functions as `js`."""
+def evaluate(source, expression, name="js"):
+    """The value of a JavaScript expression that sees what `source` exports as `name`."""
     url = f"data:text/javascript;base64,{base64.b64encode(source.encode()).decode()}"
-    program = f"import('{url}').then(async (js) => JSON.stringify(await ({expression})))"
-    if shutil.which("node"):
-        line = ["node", "--input-type=module"]
-        done = subprocess.run(
-            line, input=f"{program}.then(console.log)", capture_output=True, text=True, check=True, timeout=60
-        )
-        return json.loads(done.stdout)
+    program = f"import('{url}').then(async ({name}) => JSON.stringify(await ({expression})))"
+    if not shutil.which("node"):
+        return json.loads(in_chromium(program))
+    line = ["node", "--input-type=module"]
+    # Through standard input: a command line has room for 128 KB.
+    done = subprocess.run(
+        line, input=f"{program}.then(console.log)", capture_output=True, text=True, check=True, timeout=60
+    )
+    return json.loads(done.stdout)
+
+
+def in_chromium(program):
+    """What a JavaScript promise gives in the browser of the tests."""
     from tests.browser.chromium import find_browser, launch_arguments
 
     # A child, because Playwright's loop cannot run twice in one process.
@@ -29,6 +35,4 @@ def evaluate(source, expression):
     )
     question = json.dumps([find_browser(), launch_arguments(), program])
     line = [sys.executable, "-c", child]
-    return json.loads(
-        subprocess.run(line, input=question, capture_output=True, text=True, check=True, timeout=120).stdout
-    )
+    return subprocess.run(line, input=question, capture_output=True, text=True, check=True, timeout=120).stdout

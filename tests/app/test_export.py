@@ -14,6 +14,7 @@ from app.ui.frame import Frame
 from app.ui.saved_view import CHOICES, read_view
 from tests.app.stub import model_info, tokenize
 
+ARGUMENTS = r"(?:[^()]|\([^()]*\))*"  # of a call, with calls inside
 BODY = "after = run_next_token(model, text.ids, position=-1, top_k=7)"
 NASTY = "it's \"q\" \\n\n\ttab 🙂 {x} %s <s> '''"
 
@@ -165,7 +166,9 @@ def test_every_choice_in_the_address_is_in_the_saved_view():
     bound = {
         key
         for source in sources
-        for call in re.findall(r"st\.\w+\((?:[^()]|\([^()]*\))*bind=\"query-params\"(?:[^()]|\([^()]*\))*\)", source)
+        for call in re.findall(
+            rf"(?:st\.\w+\({ARGUMENTS}bind=\"query-params\"{ARGUMENTS}\)|\bsegments\({ARGUMENTS}\))", source
+        )
         for key in re.findall(r"key=\"([\w.]+)\"", call)
     }
     assert {"bos", "after", "section", "temperature"} <= bound, "the search sees the pages"

@@ -14,8 +14,8 @@ from app.components.lens_grid.digits import pack_integers, pack_numbers, pack_pr
 from app.components.lens_grid.lens_grid import SCRIPT, STYLE, message, read_cell
 from app.components.lens_grid.payload import pack
 from app.ui.token_text import percent, visible
+from tests.app import browser_half
 from tests.app.lens_example import NASTY, lens, nasty
-from tests.app.test_token_strip import run_module
 
 APP = """
 import streamlit as st
@@ -32,7 +32,7 @@ st.text(f"pinned={found}")
 
 def evaluate(expression):
     """The value of a JavaScript expression that sees the grid's exported functions as `grid`."""
-    return run_module(SCRIPT, "grid", expression)
+    return browser_half.evaluate(SCRIPT, expression, "grid")
 
 
 def split(data):

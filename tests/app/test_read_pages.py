@@ -6,13 +6,11 @@ import numpy as np
 import pytest
 
 import analyses
-from analyses import run_attribution, run_layer_deletion, run_logit_lens
+from analyses import run_attribution, run_layer_deletion, run_logit_lens, run_residual_stream
 from analyses.model import load_model
 from app.views.deletion_choices import default_off
 from tests.app.driver import ROOT, component, fine, said, sentence, write
 from tests.tiny import TEXT
-
-LONG = " ".join([TEXT] * 2)
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +69,8 @@ def test_the_python_of_the_lens_page_gives_its_numbers(page, real, model, monkey
     assert whole["target_probability"].to_numpy() == pytest.approx(lens.target_probability[:, column], abs=1e-6)
     assert whole["target_rank"].tolist() == lens.target_rank[:, column].tolist()
     assert f"{names['who'].logit:.3f}" in said(app)
-    assert names["stream"].norm.shape == (model.config.n_layers + 1, len(ids))
+    stream = run_residual_stream(model, ids)
+    assert names["stream"].norm == pytest.approx(stream.norm, rel=1e-6)
 
 
 def test_the_python_of_the_other_pages_gives_their_numbers(page, model, monkeypatch, capsys):
@@ -119,13 +118,23 @@ def test_odd_prompts_are_shown_or_said(page, name, prompt):
     assert not [error.value for error in app.error]
 
 
-def test_the_linear_lens_is_offered_with_its_price_and_then_fitted_on_the_prompt(page, real):
-    app = page("logit_lens", prompt=LONG, lens="Linear", fit_on="my prompt")
-    assert "has not been fitted" in "".join(info.value for info in app.info)
+def test_the_linear_lens_is_offered_with_its_price_and_a_prompt_too_short_for_it_keeps_the_plain_one(page):
+    app = page("logit_lens", prompt=TEXT, lens="Linear", fit_on="my prompt")
+    assert re.search(
+        r"has not been fitted for this model yet\. Fitting it on your prompt \(\d+ tokens\) takes", said(app)
+    )
     app.button(key="lens.fit").click()
-    app.run()
-    if len(ids_of(real, LONG)) < 256:
-        assert "256" in said(app)
+    fine(app.run())
+    assert re.search(r"needs (at least )?256 .*; found \d+", said(app).replace("Needs", "needs"))
+    assert component(app, "lens.cells") is not None, "the plain lens stays"
+    assert "Check: the parts sum to" in said(app)
+
+
+def test_the_linear_lens_is_fitted_once_and_read_from_disk_afterwards(page, real_backend, monkeypatch):
+    monkeypatch.setattr("app.views.linear_lens.is_fitted", lambda fingerprint, name: True)  # as another person left it
+    app = page("logit_lens", prompt=TEXT, lens="Linear")
+    assert re.search(r"Fitted on [\d,]+ tokens, measured on [\d,]+ others", said(app))
+    assert not [button for button in app.button if button.key == "lens.fit"]
 
 
 def test_deleting_the_middle_layer_says_what_the_library_says(page, real, model):
@@ -151,7 +160,7 @@ def test_the_sweep_waits_for_the_guess_and_then_says_who_was_right(page, model):
     assert "This takes about a second" in said(app)
     app.number_input(key="guess").set_value(1)
     fine(app.run())
-    app.button(key="cut.ask.single").click()
+    app.button(key="ask.cut.single").click()
     fine(app.run())
     assert re.search(r"You said 1|Your guess was right", said(app))
     assert "Of single layers," in sentence(app, "finding.sweep")
@@ -160,7 +169,7 @@ def test_the_sweep_waits_for_the_guess_and_then_says_who_was_right(page, model):
 @pytest.mark.parametrize("sweep", ["Runs of layers", "Order of removal", "The wrong way"])
 def test_every_sweep_runs_when_it_is_asked_for(page, sweep):
     app = page("layer_deletion", prompt=TEXT, sweep=sweep)
-    next(b for b in app.button if str(b.key).startswith("cut.ask.")).click()
+    next(b for b in app.button if str(b.key).startswith("ask.cut.")).click()
     fine(app.run())
     assert any("cut." in chart.proto.id and ".figure" in chart.proto.id for chart in app.get("plotly_chart"))
 
@@ -178,6 +187,10 @@ def test_the_attention_page_counts_heads_and_opens_the_one_that_is_clicked(page,
 def test_every_view_of_a_head(page, view):
     app = page("attention", prompt=TEXT, headview=view, layer="1", head="0")
     assert not app.error
+    if view in ("Map", "What it writes"):
+        assert component(app, "attention.map" if view == "Map" else "attention.written") is not None
+    if view == "Any scale":
+        assert re.search(r"Scale 0\.\d+; the model's own is 0\.\d+", said(app))
     if view == "Four steps":
         table = app.dataframe[1].value if len(app.dataframe) > 1 else app.dataframe[0].value
         assert np.isfinite(np.array(table["4 softmax"], dtype=float)).all()
@@ -190,14 +203,16 @@ def test_every_view_of_a_head(page, view):
 def test_every_check_runs_when_it_is_asked_for(page, check, button):
     app = page("attention", prompt=TEXT, check=check)
     assert "This takes" in said(app)
-    app.button(key=f"attention.ask.{button}").click()
+    n_before = len(app.dataframe)
+    app.button(key=f"ask.attention.{button}").click()
     fine(app.run())
     assert not app.error
+    assert len(app.dataframe) > n_before, "every check leaves a table"
 
 
 def test_heads_are_left_out_against_random_ones(page):
     app = page("attention", prompt=TEXT, silenced="L1H2, L2H0")
-    app.button(key="attention.ask.check").click()
+    app.button(key="ask.attention.check").click()
     fine(app.run())
     assert re.search(r"Without these 2 heads the loss .+ Random heads of the same layers: ", said(app))
     app.text_input(key="silenced").set_value("L9H9")

@@ -1,8 +1,4 @@
-import base64
 import json
-import shutil
-import subprocess
-import sys
 import zlib
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +8,7 @@ from streamlit.testing.v1 import AppTest
 
 from app.components._selection import Memo, read_click, reconcile
 from app.components.token_strip.token_strip import token_strip
+from tests.app import browser_half
 
 SCRIPT = """
 import streamlit as st
@@ -142,38 +139,12 @@ SOURCE = (Path(__file__).parents[2] / "app/components/token_strip/token_strip.js
 
 def evaluate(expression):
     """The value of a JavaScript expression that sees the exported functions as `strip`."""
-    return run_module(SOURCE, "strip", expression)
-
-
-def run_module(source, name, expression):
-    """The value of a JavaScript expression that sees what `source` exports as `name`."""
-    url = f"data:text/javascript;base64,{base64.b64encode(source.encode()).decode()}"
-    program = f"import('{url}').then(async ({name}) => JSON.stringify(await ({expression})))"
-    if shutil.which("node"):
-        line = ["node", "--input-type=module", "-e", f"{program}.then(console.log)"]
-        return json.loads(subprocess.run(line, capture_output=True, text=True, check=True, timeout=60).stdout)
-    return json.loads(in_chromium(program))
-
-
-def in_chromium(program):
-    from tests.browser.chromium import find_browser, launch_arguments
-
-    # A child, because Playwright's loop cannot run twice in one process.
-    child = (
-        "import sys, json; from playwright.sync_api import sync_playwright\n"
-        "path, arguments, program = json.load(sys.stdin)\n"
-        "with sync_playwright() as p:\n"
-        "    browser = p.chromium.launch(executable_path=path, args=arguments)\n"
-        "    sys.stdout.write(browser.new_page().evaluate(program)); browser.close()\n"
-    )
-    question = json.dumps([find_browser(), launch_arguments(), program])
-    line = [sys.executable, "-c", child]
-    return subprocess.run(line, input=question, capture_output=True, text=True, check=True, timeout=120).stdout
+    return browser_half.evaluate(SOURCE, expression, "strip")
 
 
 def test_node_and_chromium_read_the_same_module():
     program = "import('data:text/javascript,export const a = 3').then((m) => JSON.stringify(m.a))"
-    assert in_chromium(program) == "3"
+    assert browser_half.in_chromium(program) == "3"
 
 
 def test_javascript_reads_what_python_packs(app):
