@@ -50,10 +50,11 @@ def worse_than_guessing(lens: LogitLens, d_vocab: int) -> list[str]:
     if not len(worse):
         return [f" On {tokens} here, the lens is better than a uniform guess ({uniform:.1f} nats) at every depth."]
     through = int(worse[-1])
+    left_out = ", token 0 left out" if lens.positions[0] == 0 else ""
     whole = "" if len(worse) == through + 1 else "at times "
     return [
         f" Through depth {through}{_after(through)} this lens is {whole}worse than a uniform guess "
-        f"({uniform:.1f} nats; mean loss on {tokens} here, token 0 left out)."
+        f"({uniform:.1f} nats; mean loss on {tokens} here{left_out})."
     ]
 
 
