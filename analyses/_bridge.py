@@ -5,6 +5,7 @@ Only analyses/model.py uses this file.
 
 import copy
 import functools
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -31,6 +32,9 @@ POINTS: Mapping[str, str] = {
     "rotated_key": "attn.hook_rot_k",  # [batch, pos, kv_head, d_head]
 }
 
+# transformers builds a model under a process-wide "meta" device: of two that load at the same time, one may end up without data.
+_one_boot = threading.Lock()
+
 
 def guard_cache_argument() -> None:
     """Let the bridge's attention find its cache under the name `cache` too. Idempotent.
@@ -51,6 +55,49 @@ def guard_cache_argument() -> None:
         return original(self, k, v, **named)
 
     AttentionBridge._update_kv_cache = update
+
+
+def lighten() -> None:
+    """Spare what a forward pass without hooks does not need; the numbers stay the same bits. Idempotent.
+
+    TransformerLens 4.3.0 computes every norm twice, once for two hooks that hardly anybody uses; it asks each part whether its
+    weights lie on another device, which ours never do; and it calls every hook point, also those where nobody waits. For one new
+    token with a cache, this took a quarter of the time (docs/log.md).
+    """
+    from torch.nn import Module
+    from transformer_lens.hook_points import HookPoint
+    from transformer_lens.model_bridge.generalized_components.base import GeneralizedComponent
+    from transformer_lens.model_bridge.generalized_components.normalization import NormalizationBridge
+
+    whole_norm, whole_call = NormalizationBridge._hf_autograd_forward_with_hooks, GeneralizedComponent.__call__
+    if hasattr(whole_norm, "__wrapped__"):
+        return
+
+    @functools.wraps(whole_norm)
+    def norm(self: Any, x: Any) -> Any:
+        if not (_quiet(self.hook_scale) and _quiet(self.hook_normalized)):
+            return whole_norm(self, x)
+        result = self.original_component(x)
+        return result if result.dtype == x.dtype else result.to(x.dtype)
+
+    @functools.wraps(whole_call)
+    def call(self: Any, *args: Any, **named: Any) -> Any:
+        own = self._modules.get("_original_component")
+        if own is None or "_hf_hook" not in own.__dict__:  # accelerate's mark on weights that lie elsewhere
+            return Module.__call__(self, *args, **named)
+        return whole_call(self, *args, **named)
+
+    def point(self: Any, x: Any) -> Any:
+        return x if _quiet(self) else Module.__call__(self, x)
+
+    NormalizationBridge._hf_autograd_forward_with_hooks = norm
+    GeneralizedComponent.__call__ = call
+    HookPoint.__call__ = point
+
+
+def _quiet(point: Any) -> bool:
+    """Whether nothing hangs on a hook point, neither torch's own hooks nor TransformerLens'."""
+    return not (point._forward_hooks or point._forward_pre_hooks or point._backward_hooks or point._backward_pre_hooks)
 
 
 def check_family(architecture: str, model_type: str) -> str:
@@ -84,12 +131,14 @@ def boot(folder: str, *, device: str, dtype: Any) -> Any:
     from transformers import AutoConfig
 
     guard_cache_argument()
+    lighten()
     config = AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
     architecture = check_family((config.architectures or [""])[0], config.model_type)
     loader = _Complete(helpers.get_hf_model_class_for_architecture(architecture))
-    bridge = TransformerBridge.boot_transformers(
-        folder, device=device, dtype=dtype, trust_remote_code=False, model_class=loader
-    )
+    with _one_boot:
+        bridge = TransformerBridge.boot_transformers(
+            folder, device=device, dtype=dtype, trust_remote_code=False, model_class=loader
+        )
     return _with_attention(bridge, config)
 
 
@@ -121,6 +170,7 @@ def wrap(hf_model: Any) -> Any:
     from transformer_lens.model_bridge.sources import build_bridge_from_module
 
     guard_cache_argument()
+    lighten()
     architecture, config = type(hf_model).__name__, copy.deepcopy(hf_model.config)
     if architecture not in SUPPORTED_ARCHITECTURES:
         raise _unknown(config.model_type)
@@ -136,6 +186,14 @@ def _with_attention(bridge: Any, config: Any) -> Any:
             f"needs a stack of blocks with attention; found the family {config.model_type}; choose a transformer."
         )
     return bridge
+
+
+def end_ids(bridge: Any, tokenizer: Any) -> frozenset[int]:
+    """Every token that ends a text: the tokenizer's own and those of the generation config, which may list several."""
+    settings = getattr(bridge.original_model, "generation_config", None)
+    found = [tokenizer.eos_token_id, getattr(settings, "eos_token_id", None)]
+    flat = [i for item in found for i in (item if isinstance(item, list | tuple) else [item])]
+    return frozenset(int(i) for i in flat if i is not None)
 
 
 def _unknown(model_type: str) -> SourceError:
