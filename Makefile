@@ -3,7 +3,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test check screenshot setup setup-test model clean
+.PHONY: help run test check screenshot checkpoints setup setup-test model clean
 
 BIN := .venv/bin
 CANDIDATES := python3.13 python3.12 python3.11 python3
@@ -18,7 +18,7 @@ export PIP_USER := 0
 help:
 	@echo "make run     make the environment and the embedded model once, start the app and print its address"
 	@echo "make test    the same environment, then every test, the browser's included"
-	@echo "Also: setup, setup-test, model, check (ruff), screenshot (docs/screenshot.png), clean. ARGS goes to the app or to pytest; PYTHON chooses the Python."
+	@echo "Also: setup, setup-test, model, check (ruff), screenshot (docs/screenshot.png), checkpoints (training/), clean. ARGS goes to the app or to pytest; PYTHON chooses the Python."
 
 run: setup model
 	@exec $(BIN)/python -m app $(ARGS)
@@ -33,6 +33,10 @@ check: setup-test
 # The picture of the README: a browser test takes it and checks that what it shows is finished.
 screenshot: setup-test model
 	@STREAMSCOPE_SCREENSHOT=docs/screenshot.png exec $(BIN)/python -m pytest tests/browser/test_app.py -k finished_picture
+
+# Trains the tiny models of the page "Training" again. DOC=path/to/python3.11-doc.deb where apt-get cannot fetch that package.
+checkpoints: setup
+	@exec $(BIN)/python -m training $(if $(DOC),--doc "$(DOC)")
 
 model: setup
 	@exec $(BIN)/python -m analyses

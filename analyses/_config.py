@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import Any
 
@@ -12,7 +12,7 @@ class ModelConfig:
     """Facts about a loaded model; plain values only, because they cross a wire as a dict."""
 
     name: str
-    kind: str  # "embedded", "local", "hub" or "memory"
+    kind: str  # "embedded", "shipped", "local", "hub" or "memory"
     revision: str | None
     note: str  # what a reader of the numbers must know, e.g. that the weights were dequantised from 4 bits
     family: str  # model_type in the config, e.g. "llama"
@@ -36,6 +36,14 @@ class ModelConfig:
     device: str
     dtype: str
     fingerprint: str  # changes with whatever decides the numbers
+    checkpoints: tuple[int, ...] = ()  # training steps between which the loaded model can be switched, ascending
+    checkpoint: int | None = None  # the step it is at, where that is known
+
+    def at(self, checkpoint: int) -> "ModelConfig":
+        """The same model at another training step: the fingerprint tells the two apart."""
+        base = self.fingerprint.partition("@")[0]
+        fingerprint = base if checkpoint == self.checkpoints[-1] else f"{base}@{checkpoint}"
+        return replace(self, checkpoint=checkpoint, fingerprint=fingerprint)
 
 
 @dataclass(frozen=True)

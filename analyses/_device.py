@@ -60,3 +60,21 @@ def check_same_as_cpu(on_cpu: Float[Any, "*pos d_vocab"], here: Float[Any, "*pos
             f"needs a device that computes what the CPU computes; found {device} off by {worst:.2g} nats "
             f'(limit {SAME_AS_CPU_NATS}); use device="cpu".'
         )
+
+
+def move_and_compare(bridge: Any, device: str) -> None:
+    """Move a bridge from the CPU to another device, and compare there what it computes.
+
+    Raises:
+        ValueError: as `check_same_as_cpu`.
+    """
+    on_cpu = _some_logits(bridge, "cpu")
+    bridge.to(device, print_details=False)
+    check_same_as_cpu(on_cpu, _some_logits(bridge, device), device)
+
+
+def _some_logits(bridge: Any, device: str) -> Any:
+    import torch
+
+    with torch.inference_mode():
+        return bridge(torch.arange(3, 11, device=device)[None], use_cache=False)[0]

@@ -94,9 +94,9 @@ def half_weight(model: Any) -> Float[Any, "d_vocab d_model"] | None:
     parts = unembedding_of(model)
     if parts is None or parts.weight.dtype != torch.float32 or not is_bfloat16_fast(model.config.device):
         return None
-    if model not in _halves:
-        _halves[model] = parts.weight.to(torch.bfloat16)
-    return _halves[model]
+    if model.weights not in _halves:
+        _halves[model.weights] = parts.weight.to(torch.bfloat16)
+    return _halves[model.weights]
 
 
 def is_bfloat16_fast(device: str) -> bool:

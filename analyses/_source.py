@@ -81,7 +81,7 @@ class Source:
     """A model that passed every check that needs no weights."""
 
     name: str  # the catalogue name, the folder as given, or the hub id
-    kind: Literal["embedded", "local", "hub"]
+    kind: Literal["embedded", "shipped", "local", "hub"]
     revision: str | None  # the commit of a hub model
     note: str  # what a reader of the numbers should know, in words
     path: str | None  # the folder with the files, where there is one already

@@ -14,14 +14,16 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from jaxtyping import Float
+from jaxtyping import Float, Int64
 
 from analyses import _bridge
 from analyses._arrays import check_ids
+from analyses._batch import batch_of
 from analyses._bridge import POINTS, Calls
+from analyses._checkpoints import Weights, check_step, copy_weights, read_weights, revision_of, with_checkpoints
 from analyses._config import Check, ModelConfig, read_config
 from analyses._decompose import LinearParts, linear_parts
-from analyses._device import check_same_as_cpu, choose_device, choose_dtype
+from analyses._device import choose_device, choose_dtype, move_and_compare
 from analyses._opening import in_words, prepare
 from analyses._steps import Progress
 from analyses.sources import resolve
@@ -37,6 +39,9 @@ class HookedModel:
         tokenizer: the model's own, as transformers loads it (the bridge's would add a BOS).
         capabilities: name -> "" where this model can do it, else the reason in plain words. Probed at load.
         checks: the self-checks made at load.
+        end_ids: tokens after which a text is finished; there may be several.
+        weights: stands for the weights as they are now; another object at every checkpoint. What is computed once per model
+            and depends on them is kept under it.
         interrupt: called before every block and by `check()`; may raise to stop there. Does nothing by default.
     """
 
@@ -46,13 +51,32 @@ class HookedModel:
         self.config = config
         self.capabilities: Mapping[str, str] = {}
         self.checks: tuple[Check, ...] = ()
+        self.end_ids = _bridge.end_ids(bridge, tokenizer)
         self.interrupt: Callable[[], None] = _nothing
+        self.weights = Weights()
+        self._weights, self._parameters = {config.checkpoint: self.weights}, None
         bridge.eval()
         bridge.original_model.requires_grad_(False)  # grad mode is per thread: a new one would build graphs
         self._keeps_last = "logits_to_keep" in inspect.signature(bridge.original_model.forward).parameters
         self._hook_names = frozenset(bridge.hook_dict)
         for block in bridge.blocks:
             block.register_forward_pre_hook(_asking(weakref.ref(self)))
+
+    def at_checkpoint(self, step: int) -> None:
+        """Put the weights of another training step in place (0.1 ms); `config` and `weights` say which they are.
+
+        For the thread that owns the model, and never inside `hooks(...)`. Steps of an analysis that uses this must call it
+        again after every yield: another request may have left the model elsewhere.
+
+        Raises:
+            ValueError: a model without checkpoints (`config.checkpoints` is empty), or a step that is none of them.
+        """
+        check_step(self.config.name, step, self.config.checkpoints)
+        if step != self.config.checkpoint:
+            self._parameters = self._parameters or dict(self._bridge.original_model.named_parameters())
+            copy_weights(self._parameters, read_weights(self.config.name, step))
+            self.config = self.config.at(step)
+            self.weights = self._weights.setdefault(step, Weights())
 
     def check(self) -> None:
         """Stop here if `interrupt` says so; call it in loops that run without the model."""
@@ -194,28 +218,15 @@ class HookedModel:
         """Final norm, unembedding and attention's output matrices: what splits a logit into parts."""
         return linear_parts(self._bridge)
 
-    def _tensor(self, ids: Any) -> Any:
-        import torch
-
-        limits = {"d_vocab": self.config.d_vocab, "n_ctx": self.config.n_ctx}
-        if not isinstance(ids, torch.Tensor):
-            return torch.tensor([check_ids(ids, **limits)], device=self.config.device)
-        if ids.ndim != 2 or ids.dtype != torch.int64:
-            raise ValueError(
-                f"needs int64 ids of shape [batch, pos]; found {ids.dtype} {list(ids.shape)}; pass a tuple of ids."
-            )
-        if ids.shape[0] == 0:
-            raise ValueError("needs at least one text; found none; leave the batch out.")
-        # Rows are equally long, and the extreme ids stand for all: one check, whatever the batch.
-        check_ids(ids[0].tolist(), **limits)
-        check_ids([int(ids.min()), int(ids.max())], d_vocab=self.config.d_vocab, n_ctx=2)
-        return ids.to(self.config.device)
+    def _tensor(self, ids: Any) -> Int64[Any, "batch pos"]:
+        return batch_of(ids, d_vocab=self.config.d_vocab, n_ctx=self.config.n_ctx, device=self.config.device)
 
 
 def load_model(
     source: str | None = None,
     *,
     revision: str | None = None,
+    checkpoint: int | None = None,
     device: str | None = None,
     dtype: str | None = None,
     on_progress: Callable[[Progress], None] | None = None,
@@ -225,6 +236,7 @@ def load_model(
     Args:
         source: a catalogue name, a local folder or a hub id; the embedded default when None.
         revision: branch, tag or commit of a hub id.
+        checkpoint: a training step: of "tiny-induction", or of a hub model that publishes them (Pythia, Stanford's GPT-2).
         device: "cpu", "cuda", "cuda:1" or "mps"; None takes cuda where there is one, else the CPU, and never mps.
         dtype: "float32" (default), "bfloat16" or "float16".
         on_progress: told how far it is; may raise `Cancelled`.
@@ -234,7 +246,7 @@ def load_model(
             or mps computes something else than the CPU. One sentence says what is needed, what was found and what to do.
     """
     place, number = choose_device(device), choose_dtype(dtype)
-    found = resolve(source, revision=revision)
+    found = resolve(source, revision=revision_of(source, revision, checkpoint))
     folder, tokenizer = prepare(found, dtype=dtype or "float32", device=place, on_progress=on_progress)
     if on_progress:
         on_progress(Progress(0, 1, note="loading the model"))
@@ -242,12 +254,12 @@ def load_model(
     with in_words(found.name, "the weights"):
         bridge = _bridge.boot(str(folder), device="cpu" if place == "mps" else place, dtype=number)
     if place == "mps":
-        on_cpu = _some_logits(bridge, "cpu")
-        bridge.to(place, print_details=False)
-        check_same_as_cpu(on_cpu, _some_logits(bridge, place), place)
+        move_and_compare(bridge, place)
     with in_words(found.name, "the model"):
         config = read_config(bridge, name=found.name, kind=found.kind, revision=found.revision, note=found.note)
-        model = _checked(HookedModel(bridge, tokenizer, config))
+        model = _checked(HookedModel(bridge, tokenizer, with_checkpoints(config, checkpoint)))
+    if model.config.checkpoints and checkpoint is not None:
+        model.at_checkpoint(checkpoint)
     if on_progress:
         on_progress(Progress(1, 1, note="loading the model"))
     return model
@@ -261,13 +273,6 @@ def wrap_model(hf_model: Any, tokenizer: Any, name: str = "model in memory") -> 
     """
     bridge = _bridge.wrap(hf_model)
     return _checked(HookedModel(bridge, tokenizer, read_config(bridge, name=name, kind="memory")))
-
-
-def _some_logits(bridge: Any, device: str) -> Any:
-    import torch
-
-    with torch.inference_mode():
-        return bridge(torch.arange(3, 11, device=device)[None], use_cache=False)[0]
 
 
 def _checked(model: HookedModel) -> HookedModel:

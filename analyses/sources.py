@@ -10,9 +10,11 @@ import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
+from analyses._checkpoints import SHIPPED, folder_of
 from analyses._child import OnProgress
 from analyses._hub import HUB_ID, fetch_hub, resolve_hub
 from analyses._source import EMBEDDED, Source, SourceError, cache_folder, from_folder
@@ -29,7 +31,8 @@ def resolve(name: str | None = None, *, revision: str | None = None, timeout: fl
     """What a name stands for, checked without its weights.
 
     Args:
-        name: None or "smollm2-135m-instruct" for the embedded model, a folder, or a hub id "owner/name".
+        name: None or "smollm2-135m-instruct" for the embedded model, "tiny-induction" or "tiny-induction-1-layer" for one
+            that ships with its checkpoints, a folder, or a hub id "owner/name".
         revision: branch, tag or commit of a hub model.
         timeout: seconds after which this gives up, whatever hangs.
 
@@ -67,6 +70,8 @@ def _resolve(name: str | None, revision: str | None, timeout: float) -> Source:
     """The catalogue, then the disk (a relative folder may look like a hub id: what lies here wins), then the hub."""
     if name is None or name == EMBEDDED:
         return _embedded(revision)
+    if name in SHIPPED:
+        return _shipped(name, revision)
     if looks_like_path(name) or os.path.isdir(name):
         return _local(name, revision)
     if not HUB_ID.fullmatch(name):
@@ -83,6 +88,12 @@ def _embedded(revision: str | None) -> Source:
     embedded_file()
     note = "weights dequantised from 4 bits (Q4_1), the embedding from 8 bits"
     return Source(EMBEDDED, "embedded", None, note, None, "LlamaForCausalLM", "llama", EMBEDDED_BYTES, (FILE,))
+
+
+def _shipped(name: str, revision: str | None) -> Source:
+    if revision is not None:
+        raise SourceError(f"needs no revision for {name}; found {revision!r}; name a training step as its checkpoint.")
+    return replace(from_folder(folder_of(name), name, "local"), kind="shipped", note=SHIPPED[name])
 
 
 def _local(name: str, revision: str | None) -> Source:

@@ -23,11 +23,12 @@ FORBIDDEN = {
     "app": {"pages", "transformer_lens"},
     "app/figures": {"streamlit", *COMPUTING},
     "pages": COMPUTING,
+    "training": {"app", "pages", "streamlit", "plotly"},
 }
 # Not imported when the server starts: the first calls Streamlit's command line, the second is a script.
 ENTRIES = {"app/__main__.py", "app/main.py"}
 LONGEST = 300
-CHECKED = ("analyses", "app", "pages", "tests", "benchmarks", "docs", ".ci")
+CHECKED = ("analyses", "app", "pages", "training", "tests", "benchmarks", "docs", ".ci")
 TEXT = {".py", ".js", ".css", ".html", ".md", ".toml", ".txt", ".json", ".yml", ".yaml", ""}
 UNFINISHED = re.compile(r"\b(TO" + r"DO|FIX" + r"ME)\b")  # in two pieces, so that this file passes
 MACHINE_PATH = re.compile(r"(?<![\w.~/])/(?:home|Users|root|tmp|private|mnt|work)/[\w.-]+")

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,10 @@ from app.backend.protocol import Event, Refused, Request, Who
 
 
 class RemoteJob:
-    """See `Job` in app/backend/protocol.py. Only the newest unread event is kept, so a slow page costs no memory."""
+    """See `Job` in app/backend/protocol.py. Only the newest unread event is kept, so a slow page costs no memory.
+
+    The newest `partial` stays until it is read: not every progress of an analysis carries one.
+    """
 
     def __init__(self, request: Request, who: Who, cancel: Callable[[], None]) -> None:
         self.request = request
@@ -30,6 +34,7 @@ class RemoteJob:
                 "tokens": np.asarray(self.request.tokens, dtype=np.int64),
                 "params": dict(self.request.params),
                 "model": self.request.model,
+                "checkpoint": self.request.checkpoint,
             },
             "who": [self.who.user, self.who.slot],
         }
@@ -41,7 +46,7 @@ class RemoteJob:
                 if event.kind in ("done", "failed"):
                     self._final = event
                 else:
-                    self._news = event
+                    self._news = _with_part(event, self._news)
                 self._changed.notify_all()
 
     def poll(self, timeout: float) -> Event | None:
@@ -69,3 +74,11 @@ class RemoteJob:
         """Ask the worker to drop this job."""
         if self._final is None:
             self._cancel()
+
+
+def _with_part(event: Event, unread: Event | None) -> Event:
+    """The event, with the partial result of the one it replaces where it has none of its own."""
+    before = None if unread is None or unread.progress is None else unread.progress.partial
+    if event.progress is None or event.progress.partial is not None or before is None:
+        return event
+    return replace(event, progress=replace(event.progress, partial=before))

@@ -37,10 +37,12 @@ class Request:
     tokens: tuple[int, ...]
     params: Mapping[str, Any] = field(default_factory=dict)  # JSON-able keywords of the analysis
     model: str = ""  # fingerprint of the model the page is showing; "" = whichever is loaded
+    checkpoint: int | None = None  # training step of the model's weights; None = those it was loaded with
 
     def key(self, fingerprint: str, version: int) -> str:
         """Digest of all that decides the result; `fingerprint` is the loaded model's, `version` the analysis'."""
-        text = json.dumps([self.analysis, version, fingerprint, self.params], sort_keys=True, allow_nan=False)
+        named = [self.analysis, version, fingerprint, self.checkpoint, self.params]
+        text = json.dumps(named, sort_keys=True, allow_nan=False)
         digest = hashlib.blake2b(text.encode(), digest_size=16)
         digest.update(np.asarray(self.tokens, dtype=np.int64).tobytes())
         return digest.hexdigest()

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from analyses._checkpoints import check_step
 from analyses._steps import Analysis, Cancelled, Profile, Progress
 from app.backend.admission import TURN_SECONDS, Line, admit
 from app.backend.corrections import Corrections
@@ -43,6 +44,7 @@ class Worker:
         on_learnt: Callable[[str], None] = lambda analysis: None,
     ) -> None:
         self.model = model
+        self._loaded = model.config  # a request without a checkpoint runs at this one
         self.analyses = analyses
         self.profile = profile
         self.finished = self.cancelled = 0
@@ -69,15 +71,14 @@ class Worker:
         """Queue a request; events go to `tell`, which must not wait.
 
         Raises:
-            Refused: unknown analysis or parameter, a capability this model lacks, another model, or too much work.
+            Refused: unknown analysis or parameter, a capability this model lacks, another model or checkpoint, or too much work.
         """
         analysis = self.analyses.get(request.analysis)
         if analysis is None:
             known = ", ".join(sorted(self.analyses))
             raise Refused("bad_request", f"needs one of: {known}; found {request.analysis}; choose one of these.")
-        config = self.model.config
-        if request.model and request.model != config.fingerprint:
-            raise Refused("busy", f"The model has changed to {config.name} since this page was drawn; run it again.")
+        config = self._loaded
+        self._check_model(request)
         reasons = [self.model.capabilities.get(name, f"it has no {name}.") for name in analysis.requires]
         if missing := " ".join(reason for reason in reasons if reason):
             raise Refused("bad_request", f"This view is off for {config.name}: {missing}")
@@ -117,6 +118,23 @@ class Worker:
                 flight.closed = True
             self._changed.notify_all()
 
+    def _check_model(self, request: Request) -> None:
+        """Refuse a request for another model, or for a checkpoint that this one does not have."""
+        loaded, step = self._loaded, request.checkpoint
+        shown = request.model.partition("@")[0]
+        if shown and shown != loaded.fingerprint.partition("@")[0]:
+            raise Refused("busy", f"The model has changed to {loaded.name} since this page was drawn; run it again.")
+        if step is not None:
+            try:
+                check_step(loaded.name, step, loaded.checkpoints)
+            except ValueError as error:
+                raise Refused("bad_request", str(error)) from error
+        wanted = loaded if step is None else loaded.at(step)
+        if request.model and request.model != wanted.fingerprint:
+            raise Refused(
+                "bad_request", f"needs the page's model, {request.model}; found {wanted.fingerprint}; reload."
+            )
+
     # -- from the owner thread ---------------------------------------------------------------------------------------
 
     def run(self) -> None:
@@ -153,6 +171,9 @@ class Worker:
         self.model.interrupt = flight.check
         ended, result, failure = False, None, None
         try:
+            if self._loaded.checkpoints:  # whoever had the turn before may have left it at another one
+                asked = flight.request.checkpoint
+                self.model.at_checkpoint(self._loaded.checkpoint if asked is None else asked)
             if flight.steps is None:
                 flight.steps = flight.analysis.steps(self.model, flight.request.tokens, **flight.request.params)
             while time.perf_counter() - begun < self._quantum:

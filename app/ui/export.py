@@ -23,6 +23,8 @@ def python_code(frame: Frame, imports: str, body: str) -> str:
     source = "" if config.kind == "embedded" else repr(config.name)
     if config.revision and source:
         source += f", revision={config.revision!r}"
+    if frame.step is not None:
+        source += f", checkpoint={frame.step}"
     options = {"bos": frame.bos, "chat": frame.chat, "plain": frame.plain, "keep": frame.keep}
     defaults = {"bos": "default", "chat": False, "plain": False, "keep": None}
     changed = "".join(f", {name}={value!r}" for name, value in options.items() if value != defaults[name])

@@ -1,6 +1,6 @@
 """The picture frame: the model and the prompt, in one place, shared by every page and kept in the address of the page."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ class Frame:
     chat: bool
     plain: bool
     keep: str | None  # the end of an over-long prompt that is kept; None: it is refused
+    step: int | None = None  # training step of `model`, where it has several to choose from
 
 
 def draw_frame() -> None:
@@ -42,6 +43,7 @@ def draw_frame() -> None:
     model = wait_for_model()
     with st.sidebar:
         _draw_model(model)
+        model, step = _draw_step(model)
         prompt = _draw_prompt()
         hint = st.empty()  # always there: what comes below must not move up and down with it
         options = _draw_choices(model)
@@ -54,7 +56,7 @@ def draw_frame() -> None:
         _draw_words()
     if tokens is None:
         st.stop()
-    st.session_state["frame"] = Frame(model, prompt, tokens, **options)
+    st.session_state["frame"] = Frame(model, prompt, tokens, **options, step=step)
 
 
 def current_frame() -> Frame:
@@ -94,6 +96,30 @@ def _open(label: str) -> None:
         return
     get_backend().open(entry.source, revision=entry.revision)
     st.rerun()
+
+
+def _draw_step(model: ModelInfo) -> tuple[ModelInfo, int | None]:
+    """The model at the training step that is chosen, and the step; every page asks for it (app/ui/run.py)."""
+    steps = model.config.checkpoints
+    if not steps:
+        return model, None
+    if st.session_state.get("step") not in steps:  # kept from a model with other steps, or from a link
+        st.session_state["step"] = _step_of_address(steps)
+    step = st.select_slider(
+        "Training step",
+        steps,
+        format_func=lambda step: f"{step:,}",
+        key="step",
+        bind="query-params",
+        help="The weights this model had after so many training steps. Every page shows the model at this step.",
+    )
+    return replace(model, config=model.config.at(step)), step
+
+
+def _step_of_address(steps: tuple[int, ...]) -> int:
+    """The step that a link names, else the last."""
+    found = st.query_params.get("step", "")
+    return int(found) if found.isascii() and found.isdigit() and int(found) in steps else steps[-1]
 
 
 def _draw_prompt() -> str:

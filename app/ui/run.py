@@ -1,14 +1,14 @@
 """Run an analysis from a page: submit, show progress and the place in the queue, cancel when the page is redrawn."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import streamlit as st
 
 from app.backend import get_backend
 from app.backend.protocol import Event, Refused, Request
-from app.ui.session import who
+from app.ui.session import chosen_step, who
 from app.ui.words import say_error, say_note
 
 POLL_SECONDS = 0.1
@@ -26,6 +26,7 @@ class Outcome:
     seconds: float
     cached: bool
     stale: bool = False
+    finished: bool = True  # False: a part of the result (app/ui/parts.py)
 
 
 def run(analysis: str, tokens: tuple[int, ...], *, slot: str, model: str, **params: Any) -> Outcome | None:
@@ -41,21 +42,37 @@ def run(analysis: str, tokens: tuple[int, ...], *, slot: str, model: str, **para
     Returns:
         The outcome; the previous one of this slot and model (`stale`) when the request was refused; None when there is none.
     """
-    kept = f"outcome.{slot}"
     place = st.empty()
     try:
-        outcome = _wait(Request(analysis, tokens, params, model), slot, place)
+        outcome = _wait(Request(analysis, tokens, params, model, chosen_step()), slot, place)
     except Refused as why:
         place.empty()
-        say_error(why.message)
-        fingerprint, previous = st.session_state.get(kept, ("", None))
-        if previous is None or fingerprint != model:
-            return None
-        say_note(f"Below is still the previous result, for a prompt of {len(previous.tokens):,} tokens.")
-        return Outcome(previous.result, previous.tokens, previous.params, previous.seconds, previous.cached, stale=True)
+        return refused(why, slot, model)
     place.empty()
-    st.session_state[kept] = (model, outcome)
+    return keep(outcome, slot, model)
+
+
+def keep(outcome: Outcome, slot: str, model: str) -> Outcome:
+    """Remember what a slot shows, for the case that its next request is refused."""
+    st.session_state[f"outcome.{slot}"] = ((model, chosen_step()), outcome)
     return outcome
+
+
+def previous(slot: str, model: str) -> Outcome | None:
+    """What a slot showed last, for this model and training step."""
+    shown, outcome = st.session_state.get(f"outcome.{slot}", (None, None))
+    return outcome if shown == (model, chosen_step()) else None
+
+
+def refused(why: Refused, slot: str, model: str) -> Outcome | None:
+    """Say why there is no new result; the previous one (`stale`), or None."""
+    say_error(why.message)
+    old = previous(slot, model)
+    if old is None:
+        return None
+    of = f", for a prompt of {len(old.tokens):,} tokens" if old.tokens else ""  # some analyses bring their own text
+    say_note(f"Below is still the previous result{of}.")
+    return replace(old, stale=True)
 
 
 def later(analysis: str, tokens: tuple[int, ...], *, slot: str, model: str, **params: Any) -> Callable[[], Any]:
@@ -63,13 +80,13 @@ def later(analysis: str, tokens: tuple[int, ...], *, slot: str, model: str, **pa
 
     Arguments as `run`. It waits at most two minutes, and raises `Refused`.
     """
-    request, asker = Request(analysis, tokens, params, model), who(slot)
+    request, asker = Request(analysis, tokens, params, model, chosen_step()), who(slot)
     return lambda: get_backend().submit(request, asker).result(DOWNLOAD_SECONDS)
 
 
 def seconds_of(analysis: str, tokens: tuple[int, ...], *, model: str, **params: Any) -> float:
     """Estimated seconds of a request; arguments as `run`."""
-    return get_backend().estimate(Request(analysis, tokens, params, model)).seconds
+    return get_backend().estimate(Request(analysis, tokens, params, model, chosen_step())).seconds
 
 
 def about(seconds: float) -> str:
@@ -93,7 +110,7 @@ def _wait(request: Request, slot: str, place: Any) -> Outcome:
             if event is not None and event.kind in ("done", "failed"):
                 final = event
                 break
-            told = _words(event) or told
+            told = words_of(event) or told
             if polls > QUIET_POLLS:
                 place.progress(told[0], text=told[1])
     finally:
@@ -104,7 +121,7 @@ def _wait(request: Request, slot: str, place: Any) -> Outcome:
     return Outcome(final.result, request.tokens, request.params, final.seconds, final.cached)
 
 
-def _words(event: Event | None) -> tuple[float, str] | None:
+def words_of(event: Event | None) -> tuple[float, str] | None:
     """Fraction and sentence of an event."""
     if event is None:
         return None

@@ -56,9 +56,12 @@ def fact_rows(model: ModelInfo) -> dict[str, list[str]]:
     facts = [
         (
             "source",
-            {"embedded": "comes with the app", "local": "a local folder", "hub": "the Hugging Face hub"}.get(
-                config.kind, config.kind
-            ),
+            {
+                "embedded": "comes with the app",
+                "shipped": "comes with the app",
+                "local": "a local folder",
+                "hub": "the Hugging Face hub",
+            }.get(config.kind, config.kind),
             config.note or ("as found in the folder" if config.kind == "local" else "as published"),
         ),
         ("family", f"{config.family} ({config.architecture})", "which published design it follows"),

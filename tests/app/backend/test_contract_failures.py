@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from app.backend.protocol import Refused, Request, Who
-from tests.app.backend.helpers import ANN, steered, wait_until, wait_until_running
+from tests.app.backend.helpers import ANN, BOB, steered, wait_until, wait_until_running
 from tests.saved import save_tiny
 from tests.tiny import PROMPT
 
@@ -51,6 +51,13 @@ def one_of_many(backend, number):
             backend.tokenize(f"{number} is a number " * 20)
 
 
+def how_it_ends(job):
+    """The code of its refusal."""
+    with pytest.raises(Refused) as caught:
+        job.result(60)
+    return caught.value.code
+
+
 def test_memory_does_not_grow_with_the_number_of_requests(backend):
     if backend.transport == "thread":
         pytest.skip("server and worker are one process here; the other transport is the one that serves for days")
@@ -64,12 +71,16 @@ def test_memory_does_not_grow_with_the_number_of_requests(backend):
     assert max(grown) < 50e6, f"server and child grew by {grown} bytes"
 
 
-def test_a_worker_that_dies_comes_back_and_so_do_the_waiting_jobs(backend, model, tmp_path):
+def test_a_worker_that_dies_comes_back_and_so_do_the_waiting_jobs_except_a_cancelled_one(backend, model, tmp_path):
     before = backend.stats()
     killer = backend.submit(Request("kill", PROMPT, {"flag": str(tmp_path / "died")}), Who("mallory", "page"))
     waiting = [
         backend.submit(Request("steer", PROMPT, {"amount": 3.0 + n}), Who(f"user {n}", "page")) for n in range(3)
     ]
+    wait_until(lambda: not backend.models())
+    given_up = backend.submit(Request("sweep", PROMPT, {"times": 100_000}), ANN)
+    given_up.cancel()
+    assert how_it_ends(given_up) == "cancelled", "before there is a new worker"
     for n, job in enumerate(waiting):
         np.testing.assert_allclose(job.result(120).values, steered(model, 3.0 + n), atol=1e-4)
     assert killer.result(120).values.tolist() == [1.0], "its second run finds the flag and ends well"
@@ -137,12 +148,16 @@ def test_another_model_opens_beside_the_loaded_one_and_a_bad_one_changes_nothing
     backend.cancel_open()
     assert backend.status().opening == "" and backend.models()[0].config == before.config
 
-    long = backend.submit(Request("sweep", PROMPT, {"times": 1000}), ANN)
+    long = backend.submit(Request("sweep", PROMPT, {"times": 500}), ANN)
+    endless = backend.submit(Request("sweep", PROMPT, {"times": 100_000}), BOB)
     backend.open(str(other))
     wait_until(lambda: backend.models()[0].config.family == "gpt2")
+    endless.cancel()
+    assert how_it_ends(endless) == "cancelled", "by the worker that has been replaced"
     assert long.result(120).values.shape == (1,), "a job of the old model finishes there"
     if backend.transport == "process":
         wait_until(lambda: not psutil.pid_exists(old_pid))
+    wait_until(lambda: len(backend._sessions) == 1)  # the replaced worker has ended
     backend.open(folder)
     wait_until(lambda: backend.models()[0].config.family == "llama" or backend.status().error)
     assert backend.status().error == ""
@@ -150,27 +165,3 @@ def test_another_model_opens_beside_the_loaded_one_and_a_bad_one_changes_nothing
         old, new = loaded[-2:]
         wait_until(lambda: gc.collect() >= 0 and old() is None)
         assert new() is not None
-
-
-def test_a_job_that_waits_for_a_new_worker_can_be_cancelled_and_one_of_a_replaced_model_too(backend, folder, tmp_path):
-    backend.submit(Request("kill", PROMPT, {"flag": str(tmp_path / "died")}), Who("mallory", "page"))
-    wait_until(lambda: not backend.models())
-    waiting = backend.submit(Request("sweep", PROMPT, {"times": 100_000}), ANN)
-    waiting.cancel()
-    with pytest.raises(Refused) as caught:
-        waiting.result(10)
-    assert caught.value.code == "cancelled"
-
-    wait_until(backend.models)
-    running = backend.submit(Request("sweep", PROMPT, {"times": 100_000}), ANN)
-    wait_until_running(running)
-    (before,) = backend.models()
-    backend.open(str(save_tiny("gpt2", tmp_path / "gpt2")))
-    wait_until(lambda: backend.models()[0].config.fingerprint != before.config.fingerprint)
-    running.cancel()
-    with pytest.raises(Refused) as caught:
-        running.result(60)
-    assert caught.value.code == "cancelled"
-    wait_until(lambda: len(backend._sessions) == 1)  # the replaced worker has ended
-    backend.open(folder)
-    wait_until(lambda: backend.models()[0].config.fingerprint == before.config.fingerprint)
