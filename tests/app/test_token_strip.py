@@ -132,7 +132,18 @@ def test_columns_of_different_lengths_are_refused():
         token_strip([b"a", b"b"], [1, 2], [0, 1], [1], [False, False], selected=None, key="x")
 
 
-# The browser's half: the same file that the page loads, run by node where there is one, else by Chromium.
+def test_amounts_and_notes_travel_only_when_they_are_given(app):
+    assert not {"shade", "note"} & set(json.loads(zlib.decompress(payload(app)))["tokens"])
+    coloured = SCRIPT.replace('key="strip"', 'key="strip", amounts=[None, 0.5, 1][:n], notes=["no loss", "a", "b"][:n]')
+    app = AppTest.from_string(coloured, default_timeout=20)
+    app.session_state["pieces"] = [b"<bos>", b"The", b" cat"]
+    tokens = json.loads(zlib.decompress(payload(app.run())))["tokens"]
+    assert tokens["shade"] == [None, 50, 100] and tokens["note"] == ["no loss", "a", "b"]
+    with pytest.raises(ValueError, match=r"needs one entry per token; found columns of \[1, 2\]"):
+        token_strip([b"a"], [1], [0], [1], [False], selected=None, key="x", amounts=[0.1, 0.2])
+
+
+# The browser's half: the same file that the page loads, run by node.
 
 SOURCE = (Path(__file__).parents[2] / "app/components/token_strip/token_strip.js").read_text(encoding="utf-8")
 
@@ -140,11 +151,6 @@ SOURCE = (Path(__file__).parents[2] / "app/components/token_strip/token_strip.js
 def evaluate(expression):
     """The value of a JavaScript expression that sees the exported functions as `strip`."""
     return browser_half.evaluate(SOURCE, expression, "strip")
-
-
-def test_node_and_chromium_read_the_same_module():
-    program = "import('data:text/javascript,export const a = 3').then((m) => JSON.stringify(m.a))"
-    assert browser_half.in_chromium(program) == "3"
 
 
 def test_javascript_reads_what_python_packs(app):
@@ -194,3 +200,14 @@ def test_keys_walk_along_and_between_lines():
     ]
     calls = ", ".join(f"strip.move('{key}', {start}, 5, {boxes})" for key, start, _ in walk)
     assert evaluate(f"[{calls}]") == [end for _, _, end in walk]
+
+
+def test_a_coloured_token_is_always_readable_and_says_its_note():
+    stops = [[247, 251, 255], [91, 163, 207], [8, 48, 107]]
+    found = evaluate(f"[-5, 0, 50, 90, 100, 120].map((a) => strip.paint(a, [255, 255, 255], {stops}))")
+    assert found[0] == found[1] == ["rgb(255, 255, 255)", "#000"], "nothing is the page's own background"
+    assert found[4] == found[5] == ["rgb(8, 48, 107)", "#fff"]
+    assert found[2] == ["rgb(169, 207, 231)", "#000"]
+    tokens = {"id": [3], "special": [0], "n_bytes": [1], "hex": ["61"], "start": [0], "end": [1], "added": [0]}
+    said = evaluate(f"strip.describe({json.dumps(tokens | {'note': ['2.1 nats']})}, 0)").split("\n")
+    assert said[:2] == ["token 0 · id 3", "2.1 nats"]

@@ -16,6 +16,7 @@ export function runOf(tokens) {
 /** What a person reads about one token, line by line. */
 export function describe(tokens, i, run) {
   const lines = [`token ${i} · id ${tokens.id[i]}`];
+  if (tokens.note?.[i]) lines.push(tokens.note[i]);
   if (tokens.special[i]) lines.push('special token');
   const [n, hex] = [tokens.n_bytes[i], tokens.hex[i]];
   const cut = n > (hex.length + 1) / 3 ? ' …' : '';
@@ -53,6 +54,34 @@ export function move(key, i, n, boxes) {
     if (Math.abs(boxes(j)[0] - left) < Math.abs(boxes(best)[0] - left)) best = j;
   }
   return best;
+}
+
+const rgbOf = (text) => {
+  const hex = /^#([0-9a-f]{6})/i.exec(text.trim());
+  return hex ? [0, 2, 4].map((i) => parseInt(hex[1].slice(i, i + 2), 16)) : (text.match(/[\d.]+/g) ?? []).slice(0, 3).map(Number);
+};
+
+/** Background and text colour of an amount from 0 to 100 along the page's background and the theme's sequential colours. */
+export function paint(amount, background, stops) {
+  const all = [background, ...stops];
+  const at = (Math.max(0, Math.min(100, amount)) / 100) * (all.length - 1);
+  const low = Math.min(Math.floor(at), Math.max(0, all.length - 2));
+  const rgb = all[low].map((v, i) => Math.round(v + ((all[low + 1] ?? all[low])[i] - v) * (at - low)));
+  const [r, g, b] = rgb.map((v) => v / 255).map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
+  // Black or white, whichever is read better: always 4.5:1 or more.
+  return [`rgb(${rgb.join(', ')})`, 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.179 ? '#000' : '#fff'];
+}
+
+/** Colour the tokens that have an amount, in the colours of the page's theme. */
+function colour(tokens, buttons) {
+  if (!tokens.shade || !buttons.length) return;
+  const style = getComputedStyle(buttons[0]);
+  const stops = (style.getPropertyValue('--st-chart-sequential-colors').match(/#[0-9a-f]{6}/gi) ?? []).map(rgbOf);
+  const background = rgbOf(style.getPropertyValue('--st-background-color') || '#ffffff');
+  buttons.forEach((b, i) => {
+    if (tokens.shade[i] === null) return;
+    [b.style.backgroundColor, b.style.color] = paint(tokens.shade[i], background, stops.length ? stops : [rgbOf('#08306b')]);
+  });
 }
 
 function button(tokens, i) {
@@ -155,6 +184,7 @@ export default function ({ data, parentElement, setStateValue }) {
       s.buttons = buttons;
       strip.setAttribute('aria-label', tokens.label);
       strip.replaceChildren(all);
+      colour(tokens, buttons);
       makeCurrent(Math.max(0, Math.min(s.current, buttons.length - 1)));
       if (keep >= 0) buttons[Math.min(keep, buttons.length - 1)]?.focus({ preventScroll: true });
     }
@@ -191,8 +221,10 @@ export default function ({ data, parentElement, setStateValue }) {
     s.listening = true;
   }
 
-  // A new theme calls again with the same bytes: nothing to draw, and the selection stays the user's.
-  if (!sameBytes(s.bytes, data)) {
+  // A new theme calls again with the same bytes: nothing to draw but the colours, and the selection stays the user's.
+  if (sameBytes(s.bytes, data)) {
+    colour(s.tokens, s.buttons);
+  } else {
     inflate(data).then((payload) => {
       if (call !== s.call) return; // a newer text has arrived meanwhile
       s.bytes = data;

@@ -41,6 +41,8 @@ def token_strip(
     selected: int | None,
     key: str,
     added: Sequence[bool] | None = None,
+    amounts: Sequence[float | None] | None = None,
+    notes: Sequence[str] | None = None,
     label: str = "Tokens",
 ) -> int | None:
     """Draw the strip and return the position that is selected now.
@@ -57,6 +59,8 @@ def token_strip(
         selected: position selected by the caller; None or a position that does not exist selects nothing.
         key: name of the strip in this session.
         added: whether the token was put there by us (a BOS, a chat template); by default those with start -1.
+        amounts: how strongly each token is coloured, 0 to 1; None for one that has no amount.
+        notes: what the tooltip says about each token before its bytes, line by line.
         label: what a screen reader calls the strip.
 
     Raises:
@@ -65,11 +69,13 @@ def token_strip(
     if added is None:
         added = [start < 0 for start in starts]
     columns = [tuple(column) for column in (pieces, ids, starts, ends, special, added)]
-    lengths = {len(column) for column in columns}
+    shades = None if amounts is None else tuple(None if a is None else round(100 * a) for a in amounts)
+    said = None if notes is None else tuple(notes)
+    lengths = {len(column) for column in (*columns, shades, said) if column is not None}
     if len(lengths) > 1:
         raise ValueError(f"needs one entry per token; found columns of {sorted(lengths)}; pass all of the same tokens.")
     n_tokens = len(pieces)
-    tokens = _describe(*columns, label)
+    tokens = _describe(*columns, label, shades, said)
     memo_key = f"_{key}_memo"
     click = read_click(st.session_state.get(key))
     memo, selected = reconcile(st.session_state.get(memo_key, Memo()), zlib.crc32(tokens), n_tokens, click, selected)
@@ -90,6 +96,8 @@ def _describe(
     special: tuple[bool, ...],
     added: tuple[bool, ...],
     label: str,
+    shades: tuple[int | None, ...] | None,
+    notes: tuple[str, ...] | None,
 ) -> bytes:
     """Everything the browser draws, as JSON: columns, because they compress best."""
     runs = split_characters(pieces)
@@ -106,6 +114,8 @@ def _describe(
         "newline": [int(b"\n" in piece) for piece in pieces],
         "broken": [int(not _is_utf8(piece)) for piece in pieces],
         "runs": [[first, last, visible(b"".join(pieces[first : last + 1]))] for first, last in runs],
+        **({} if shades is None else {"shade": shades}),
+        **({} if notes is None else {"note": notes}),
     }
     return json.dumps(columns, ensure_ascii=False, separators=(",", ":")).encode()
 
