@@ -60,6 +60,10 @@ class Cells:
             }
         )
 
+    def since(self, first: int) -> "Cells":
+        """The same arrays from a position on."""
+        return Cells(**{name: values[:, first:] for name, values in vars(self).items()})
+
     def fill(self, streams: slice, positions: slice, found: dict[str, Any]) -> None:
         """Take over the numbers of the rows [pos, stream]."""
         shape = (positions.stop - positions.start, streams.stop - streams.start)

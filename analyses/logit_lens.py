@@ -150,7 +150,10 @@ def logit_lens_steps(
     lens: str = "plain",
     deleted: Sequence[Any] = (),
 ) -> Steps[LogitLens]:
-    """The steps of `run_logit_lens`: one forward pass, then the readout a tenth of a second at a time."""
+    """The steps of `run_logit_lens`: one forward pass, then the readout a tenth of a second at a time.
+
+    `partial` holds the fields of a `LogitLens` of the positions that are known so far, the last ones.
+    """
     import torch
 
     config = model.config
@@ -180,16 +183,33 @@ def logit_lens_steps(
     wanted = Wanted(top_k, torch.tensor([*followed.values(), following], device=logits.device).T, len(followed))
     cells = Cells.empty(streams.shape[1] + 1, len(places), wanted)
     half = None if exact else _readout.half_weight(model)
-    for work in read_all(model, streams, logits, wanted, half, cells):
+    about = {"n_layers": config.n_layers, "n_tokens": len(ids), "exact": half is None, "lens": lens}
+    told = len(places)
+    for work, known_from in read_all(model, streams, logits, wanted, half, cells):
         done += work
-        yield Progress(done, total, note="reading the layers")
-    cells.log_probability[:, [place + 1 == len(ids) for place in places], -1] = np.nan
-    return _result(cells, places, followed, n_layers=config.n_layers, exact=half is None, lens=lens)
+        news = 0 < known_from < told
+        partial = vars(_result(cells, places, followed, known_from, **about)) if news else None
+        told = known_from
+        yield Progress(done, total, note="reading the layers", partial=partial)
+    return _result(cells, places, followed, 0, **about)
 
 
 def _result(
-    cells: Cells, places: Sequence[int], followed: Mapping[str, Sequence[int]], *, n_layers: int, exact: bool, lens: str
+    cells: Cells,
+    places: Sequence[int],
+    followed: Mapping[str, Sequence[int]],
+    first: int,
+    *,
+    n_layers: int,
+    n_tokens: int,
+    exact: bool,
+    lens: str,
 ) -> LogitLens:
+    """What is known of the positions from the `first` of those asked for."""
+    cells, places = cells.since(first), places[first:]
+    followed = {name: ids[first:] for name, ids in followed.items()}
+    if places[-1] + 1 == n_tokens:  # nothing follows the last token
+        cells.log_probability[:, -1, -1] = np.nan
     fields: dict[str, Any] = {}
     for prefix, streams in ("", [*range(n_layers), -1]), ("mid_", [*range(n_layers, len(cells.rank) - 1)]):
         there = len(streams) > 0

@@ -17,6 +17,7 @@ PAGES = {
         st.Page(ROOT / "pages" / "tokens.py", title="Tokens", icon=":material/token:", default=True),
         st.Page(ROOT / "pages" / "logit_lens.py", title="Logit lens", icon=":material/layers:", url_path="logit_lens"),
         st.Page(ROOT / "pages" / "attention.py", title="Attention", icon=":material/visibility:", url_path="attention"),
+        st.Page(ROOT / "pages" / "training.py", title="Training", icon=":material/timeline:", url_path="training"),
     ],
     "Change": [
         st.Page(
@@ -25,8 +26,14 @@ PAGES = {
             icon=":material/layers_clear:",
             url_path="layer_deletion",
         ),
+        st.Page(ROOT / "pages" / "steering.py", title="Steering", icon=":material/explore:", url_path="steering"),
+        st.Page(ROOT / "pages" / "generate.py", title="Generate", icon=":material/edit_note:", url_path="generate"),
     ],
-    "Count": [],
+    "Count": [
+        st.Page(ROOT / "pages" / "anatomy.py", title="Anatomy", icon=":material/account_tree:", url_path="anatomy"),
+        st.Page(ROOT / "pages" / "loss.py", title="Loss", icon=":material/trending_down:", url_path="loss"),
+        st.Page(ROOT / "pages" / "running.py", title="Running it", icon=":material/speed:", url_path="running"),
+    ],
     "": [st.Page(ROOT / "pages" / "model.py", title="Model", icon=":material/deployed_code:", url_path="model")],
 }
 

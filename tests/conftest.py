@@ -15,6 +15,27 @@ import pytest
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 
+# The files that take minutes begin first, so that two workers end together: at the end they would leave one of them idle.
+LONG = (
+    "browser/test_app.py",
+    "browser/test_read_pages.py",
+    "app/backend/test_contract_failures.py",
+    "browser/",
+    "app/backend/test_contract.py",
+    "app/test_server_process.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Order by file, the longest first; inside a file the order stays."""
+
+    def place(item: pytest.Item) -> int:
+        path = item.path.relative_to(Path(__file__).parent).as_posix()
+        return next((i for i, start in enumerate(LONG) if path.startswith(start)), len(LONG))
+
+    items.sort(key=place)
+
+
 @dataclass(frozen=True)
 class Pair:
     """A wrapped model and the plain transformers model it was made from, with equal weights."""

@@ -16,7 +16,7 @@ from app.ui.run import Outcome, run
 from app.ui.token_text import percent, visible
 from app.ui.words import literal, show_figure
 from app.views.deletion_choices import Deletion, in_words
-from app.views.lens_picture import grid_arguments
+from app.views.lens_picture import grid_picture
 from app.views.next_token import labels_of
 
 LISTED = 8
@@ -143,10 +143,9 @@ def draw_lenses(frame: Frame, deletion: Deletion) -> None:
         with place:
             st.markdown(f"**{name}**")
             lens_grid(
-                **grid_arguments(model, ids, outcome.result, "Probability", 1),
+                grid_picture(model, ids, outcome.result, "Probability", 1, f"Logit lens, {name.lower()} model"),
                 selected=None,
                 key=f"cut.lens.grid.{name}",
-                label=f"Logit lens, {name.lower()} model",
             )
     st.caption("A row without its layer repeats the row above it, except where only one of its two parts is left out.")
 

@@ -14,13 +14,15 @@ from app.figures.logit_lens import measures, trajectory_figure
 from app.figures.residual_stream import cosine_figure, norm_figure
 from app.ui.export import python_code, take_with_you
 from app.ui.frame import Frame
+from app.ui.parts import wait_for_more
 from app.ui.run import Outcome, later, run
 from app.ui.token_text import visible
 from app.views.attribution import draw_attribution
 from app.views.lens_choices import LENSES, Choices, pin, rows_drawn
+from app.views.lens_columns import adds_columns
 from app.views.lens_finding import target_words, worse_than_guessing
-from app.views.lens_picture import grid_arguments
-from app.views.lens_request import ask_grid, ask_one, code_lines, grid_params
+from app.views.lens_picture import grid_picture
+from app.views.lens_request import GRID_SLOT, ask_grid, ask_one, code_lines, grid_params
 from app.views.linear_lens import draw_fit, fitted
 from app.views.residual_stream import draw_residual_stream
 from app.views.trajectory import draw_trajectory, trajectory_lines
@@ -43,6 +45,8 @@ def draw_page(frame: Frame, choices: Choices, answer: Any) -> None:
     draw_grid(frame, choices, outcome)
     if outcome.stale:
         return
+    if not outcome.finished:
+        wait_for_more(GRID_SLOT, is_news=lambda part: adds_columns(part, outcome.result))
     one = ask_one(frame, choices, name)
     plain = ask_one(frame, choices, "plain") if fit is not None else None
     if one is None or one.stale:
@@ -73,10 +77,9 @@ def draw_grid(frame: Frame, choices: Choices, outcome: Outcome) -> None:
     column = lens.positions.tolist().index(choices.position) if choices.position in lens.positions else None
     row = min(range(len(rows)), key=lambda at: abs(rows[at] - choices.depth))
     clicked = lens_grid(
-        **grid_arguments(frame.model, outcome.tokens, lens, choices.colour, choices.stride),
+        grid_picture(frame.model, outcome.tokens, lens, choices.colour, choices.stride, GRID_LABEL),
         selected=None if column is None else (row, column),
         key="lens.cells",
-        label=GRID_LABEL,
     )
     later = "one layer" if choices.stride == 1 else f"{choices.stride} layers"
     quality = (
@@ -119,8 +122,7 @@ def draw_writers(frame: Frame, choices: Choices, lens: LogitLens, params: dict[s
     other = "" if distractor is None else visible(model.vocabulary.piece(distractor))
 
     def page_of_grid() -> str:
-        arguments = grid_arguments(model, ids, exact(), choices.colour, choices.stride)
-        return standalone_html(**arguments, selected=None, label=GRID_LABEL)
+        return standalone_html(grid_picture(model, ids, exact(), choices.colour, choices.stride, GRID_LABEL))
 
     take_with_you(
         frame,

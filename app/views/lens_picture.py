@@ -1,13 +1,13 @@
 """The grid of the logit lens: what a row, a colour and a number in it mean."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Shaped
 
 from analyses.logit_lens import LogitLens
 from app.backend.protocol import ModelInfo
+from app.components.lens_grid import LensPicture
 from app.figures.by_layer import depth_labels
 from app.ui.token_text import visible
 from app.views.lens_choices import rows_drawn
@@ -37,43 +37,47 @@ def shade(lens: LogitLens, colour: str, d_vocab: int) -> tuple[Float[np.ndarray,
     if colour == "Entropy":
         return np.clip(lens.entropy_nats / most, 0, 1), ("0 nats", f"{most:.1f} nats: all tokens equal")
     if colour == "Rank":
-        return 1 - np.log1p(lens.target_rank) / np.log(d_vocab), (f"{d_vocab - 1:,}", "0 = first (log scale)")
+        rank = np.maximum(lens.target_rank, 0)
+        return 1 - np.log1p(rank) / np.log(d_vocab), (f"{d_vocab - 1:,}", "0 = first (log scale)")
     if colour == "KL":
         return np.clip(lens.kl_nats / most, 0, 1), ("0 nats: the final distribution", f"{most:.1f} nats or more")
     return lens.top_probability[..., 0], ("0 %", "100 % (token shown)")
 
 
-def grid_arguments(
-    model: ModelInfo, tokens: Sequence[int], lens: LogitLens, colour: str, stride: int
-) -> dict[str, Any]:
-    """Arguments of `lens_grid` and `standalone_html`, without the selection.
+def grid_picture(
+    model: ModelInfo, tokens: Sequence[int], lens: LogitLens, colour: str, stride: int, label: str
+) -> LensPicture:
+    """What `lens_grid` and `standalone_html` draw of a result.
 
     Args:
         model: what the page is about.
         tokens: ids of the prompt that the result belongs to.
-        lens: the result.
+        lens: the result; cells that are not known yet hold -1 and NaN.
         colour: one of `lens_choices.COLOURS`.
         stride: every how many depths a row is drawn.
+        label: title of the picture.
     """
     rows = rows_drawn(lens.n_depths, stride)
     labels = depth_labels(model.config.n_layers)
     shades, legend = shade(lens, colour, model.config.d_vocab)
-    return {
-        "rows": [labels[row] for row in rows],
-        "columns": [model.vocabulary.piece(tokens[position]) for position in lens.positions],
-        "positions": lens.positions.tolist(),
-        "top_ids": lens.top_ids[rows],
-        "top_log_probability": lens.top_log_probability[rows],
-        "pieces": model.vocabulary.piece,
-        "values": {name: value[rows] for name, value in numbers(lens).items()},
-        "shade": shades[rows],
-        "legend": legend,
-        "target": (lens.top_ids[rows, :, 0] == lens.target_ids),
-        "target_label": _target_label(model, lens),
-        "units": UNITS,
-        "measure": colour,
-        "hidden_after": {at: count for at, count in enumerate(gaps(rows), start=-1) if count},
-    }
+    known = lens.top_ids[rows, :, 0] >= 0
+    return LensPicture(
+        rows=[labels[row] for row in rows],
+        columns=[model.vocabulary.piece(tokens[position]) for position in lens.positions],
+        positions=lens.positions.tolist(),
+        top_ids=lens.top_ids[rows],
+        top_log_probability=lens.top_log_probability[rows],
+        pieces=model.vocabulary.piece,
+        values={name: value[rows] for name, value in numbers(lens).items()},
+        shade=np.where(known, shades[rows], np.nan),
+        legend=legend,
+        label=label,
+        target=known & (lens.top_ids[rows, :, 0] == lens.target_ids),
+        target_label=_target_label(model, lens),
+        units=UNITS,
+        measure=colour,
+        hidden_after={at: count for at, count in enumerate(gaps(rows), start=-1) if count},
+    )
 
 
 def gaps(rows: Sequence[int]) -> list[int]:
@@ -82,6 +86,7 @@ def gaps(rows: Sequence[int]) -> list[int]:
 
 
 def _target_label(model: ModelInfo, lens: LogitLens) -> str:
-    if (lens.target_ids != lens.target_ids[0]).any():
+    known = lens.target_ids[lens.target_ids >= 0]
+    if (known != known[0]).any():
         return "the model's own answer"
-    return visible(model.vocabulary.piece(int(lens.target_ids[0])))
+    return visible(model.vocabulary.piece(int(known[0])))

@@ -1,14 +1,18 @@
 """What the page "Logit lens" asks the model for, and the same in Python."""
 
+from dataclasses import replace
 from typing import Any
 
 from app.ui.frame import Frame
-from app.ui.run import Outcome, about, run, seconds_of
+from app.ui.parts import run_in_parts
+from app.ui.run import Outcome, about, previous, run, seconds_of
 from app.ui.words import say_note
 from app.views.lens_choices import WINDOW, Choices, window
+from app.views.lens_columns import known_columns, spread
 from app.views.lens_picture import HOVERED
 
 EXACT_UP_TO = 64  # positions; grids of more are read fast unless exact numbers are asked for
+GRID_SLOT = "lens.grid"
 LISTED = 10  # tokens per depth in the table of the chosen position
 
 
@@ -26,7 +30,10 @@ def grid_params(choices: Choices, n_tokens: int, lens: str) -> dict[str, Any]:
 
 
 def ask_grid(frame: Frame, params: dict[str, Any]) -> Outcome | None:
-    """Every depth and the chosen positions; says what all positions would take while only some are shown."""
+    """Every depth and the chosen positions; says what all positions would take while only some are shown.
+
+    While the result is not `finished`, its columns are blank where nothing is known yet.
+    """
     ids, fingerprint = frame.tokens.ids, frame.model.config.fingerprint
     if len(params["positions"]) < len(ids):
         more = {**params, "positions": "all", "exact": params["exact"] and len(ids) <= EXACT_UP_TO}
@@ -36,7 +43,12 @@ def ask_grid(frame: Frame, params: dict[str, Any]) -> Outcome | None:
             f"{WINDOW} of {len(ids):,} tokens are read: {first} to {last}. All of them ("
             f'"All" above) take {about(seconds)} here.'
         )
-    return run("logit_lens", ids, slot="lens.grid", model=fingerprint, **params)
+    known = known_columns(previous(GRID_SLOT, fingerprint), ids, params)
+    outcome = run_in_parts("logit_lens", ids, slot=GRID_SLOT, model=fingerprint, at_once=known, **params)
+    if outcome is None or outcome.finished:
+        return outcome
+    parts = [part for part in (known, outcome.result) if part is not None]
+    return replace(outcome, result=spread(parts, params["positions"]))
 
 
 def ask_one(frame: Frame, choices: Choices, lens: str) -> Outcome | None:

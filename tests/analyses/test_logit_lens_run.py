@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from analyses import _lens, _readout
+from analyses import _lens, _lens_run, _readout
 from analyses._addends import deletion_hooks
 from analyses._positions import choose_positions
 from analyses._steps import Cancelled, Profile
-from analyses.logit_lens import cost_logit_lens, logit_lens_steps, run_logit_lens
+from analyses.logit_lens import LogitLens, cost_logit_lens, logit_lens_steps, run_logit_lens
 from analyses.model import wrap_model
 from tests.tiny import FAMILIES, PROMPT, tiny_hf_model, tiny_tokenizer
 
@@ -238,3 +238,35 @@ def test_a_damaged_run_is_read_like_the_model_with_a_shorter_list_of_layers(tiny
     assert found.top_log_probability[2] == pytest.approx(found.top_log_probability[1], abs=1e-5)
     assert np.abs(run_logit_lens(model, PROMPT, positions="all").entropy_nats[2] - found.entropy_nats[2]).max() > 1e-4
     assert model.hook_count() == 0
+
+
+# ---- parts ----
+
+
+def test_what_is_finished_first_is_already_right(tiny, monkeypatch):
+    """A part is the result of its positions alone, the last ones; each holds the one before."""
+    monkeypatch.setattr(_lens_run, "SOON", 5)
+    monkeypatch.setattr(_lens, "ROWS", 9)  # three positions at three streams
+    model = tiny("llama").model
+    steps, parts = logit_lens_steps(model, PROMPT, positions="all", distractor=7), []
+    while True:
+        try:
+            progress = next(steps)
+        except StopIteration as stop:
+            whole = stop.value
+            break
+        parts += [LogitLens(**progress.partial)] if progress.partial else []
+    starts = [int(part.positions[0]) for part in parts]
+    assert starts == sorted(starts, reverse=True) and len(set(starts)) == len(starts) > 2
+    for part in parts:
+        assert_same(part, whole, slice(int(part.positions[0]), None))
+        np.testing.assert_array_equal(part.distractor_rank, whole.distractor_rank[:, part.positions])
+        assert part.positions[-1] == len(PROMPT) - 1 and np.isnan(part.next_loss_nats[:, -1]).all()
+
+
+def test_the_last_positions_come_first_and_none_twice():
+    for n, at_most in (1, 9), (32, 40), (33, 40), (133, 66), (100, 7):
+        slices = list(_lens_run.from_the_end(n, at_most))
+        covered = [list(range(n))[each] for each in slices]
+        assert sum(reversed(covered), []) == list(range(n))
+        assert max(map(len, covered)) <= at_most and len(covered[0]) == min(n, at_most, 32)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from app.components.lens_grid import lens_grid, standalone_html
+from app.components.lens_grid import LensPicture, lens_grid, standalone_html
 from app.components.lens_grid.digits import pack_integers, pack_numbers, pack_probabilities
 from app.components.lens_grid.lens_grid import SCRIPT, STYLE, message, read_cell
 from app.components.lens_grid.payload import pack
@@ -19,12 +19,12 @@ from tests.app.lens_example import NASTY, lens, nasty
 
 APP = """
 import streamlit as st
-from app.components.lens_grid import lens_grid
+from app.components.lens_grid import LensPicture, lens_grid
 from tests.app.lens_example import lens
 made = lens(n_rows=4, n_columns=st.session_state.get("n", 6))
 if st.session_state.get("blank"):
     made["shade"] = made["shade"] * 0
-found = lens_grid(**made, selected=st.session_state.get("mine"), key="grid")
+found = lens_grid(LensPicture(**made), selected=st.session_state.get("mine"), key="grid")
 st.session_state["mine"] = found
 st.text(f"pinned={found}")
 """
@@ -57,7 +57,7 @@ def click(app, row, column, time):
 
 def sent(made):
     """The message that these arguments become, with nothing pinned."""
-    return message(pack(**{"hidden_after": {}} | made), 1, 1, None)
+    return message(pack(LensPicture(**made)), 1, 1, None)
 
 
 def test_the_browser_reads_what_python_packs():
@@ -100,6 +100,21 @@ def codes(packed):
 def formatted(packed, unit=""):
     found, spec = codes(packed)
     return evaluate(f"{found}.map((code) => grid.format(code, {json.dumps(spec)}, '{unit}'))")
+
+
+def test_a_cell_that_is_not_read_yet_says_so_and_is_no_token():
+    made = lens(n_rows=2, n_columns=2, k=2)
+    made["top_ids"][:, 1], made["top_log_probability"][:, 1], made["shade"][:, 1] = -1, np.nan, np.nan
+    packed = list(sent(made))
+    said = evaluate(
+        f"(async () => {{ const m = grid.open(new Uint8Array({packed}));"
+        "const g = grid.readGrid(await grid.inflate(m.body));"
+        "return [0, 1].map((cell) => [grid.describe(g, cell), grid.ariaLabel(g, cell), grid.tokenAt(g, cell)]) })()"
+    )
+    (known, _, _), (blank, aria, token) = said
+    assert len(known["top"]) == 2 and len(known["values"]) == 4 and "not read" not in str(known)
+    assert blank["top"] == [["not read yet", ""]] and blank["values"] == []
+    assert aria.endswith(": not read yet") and token == ""
 
 
 def test_probabilities_are_printed_as_everywhere_else():
@@ -235,11 +250,13 @@ def test_a_cell_outside_pins_nothing(app, cell):
 def test_what_does_not_belong_together_is_refused(change, says):
     made = lens(n_rows=3, n_columns=5, k=2) | change
     with pytest.raises(ValueError, match=says):
-        lens_grid(**made, selected=None, key="x")
+        lens_grid(LensPicture(**made), selected=None, key="x")
 
 
 def test_the_document_holds_no_token_as_markup():
-    page = standalone_html(**nasty() | {"label": "<b>Lens</b>"}, notes=["prompt <script>alert(1)</script>"])
+    page = standalone_html(
+        LensPicture(**nasty() | {"label": "<b>Lens</b>"}), notes=["prompt <script>alert(1)</script>"]
+    )
     assert "<title>&lt;b&gt;Lens&lt;/b&gt;</title>" in page and "<p>prompt &lt;script&gt;" in page
     assert page.count("<script") == 1 and page.count("</script") == 1
     assert not [piece for piece in NASTY if piece.startswith(b"<") and piece.decode() in page]

@@ -1,16 +1,23 @@
 """What the page "Logit lens" reads, colours and says, worked by hand on a small result."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from analyses.logit_lens import LogitLens
 from app.components.finding import Piece
+from app.components.lens_grid.payload import pack
 from app.figures.logit_lens import measures
+from app.ui.run import Outcome
+from app.ui.token_text import visible
 from app.views.lens_choices import default_stride, rows_drawn, window, with_spaces
+from app.views.lens_columns import adds_columns, known_columns, spread
 from app.views.lens_finding import mean_loss, target_words, worse_than_guessing
-from app.views.lens_picture import gaps, numbers, shade
+from app.views.lens_picture import gaps, grid_picture, numbers, shade
 from app.views.residual_stream import massive_words
 from app.views.trajectory import AXES, trajectory_lines
+from tests.app.stub import PIECES, model_info
 
 D_VOCAB = 100
 UNIFORM = float(np.log(D_VOCAB))
@@ -164,3 +171,52 @@ def test_a_massive_first_token_is_said_and_an_ordinary_one_too():
     assert "a norm of 600 at depth 1 (after layer 0), against 3 on average elsewhere" in massive_words(stream)
     stream = ResidualStream(norm[:1], np.ones((0, 3), np.float32), None, None)
     assert "here it is at most 0.7 times" in massive_words(stream)
+
+
+def columns(positions, base):
+    """A result whose numbers say which column they are of."""
+    values = base + np.arange(len(positions), dtype=np.float32)[None] * np.ones((3, 1), np.float32)
+    made = lens(rank=values, probability=1 / (2 + values), loss=values, positions=positions, entropy=values)
+    return replace(made, target_ids=np.asarray(positions, np.int32) + 100)
+
+
+def test_known_columns_stand_where_they_belong_and_the_others_are_empty():
+    whole = spread([columns([1, 2], 10), columns([4, 5], 20)], range(1, 7))
+    assert whole.positions.tolist() == [1, 2, 3, 4, 5, 6]
+    assert whole.target_rank[2].tolist() == [10, 11, -1, 20, 21, -1]
+    assert whole.target_ids.tolist() == [101, 102, -1, 104, 105, -1]
+    np.testing.assert_array_equal(whole.entropy_nats[0], [10, 11, np.nan, 20, 21, np.nan])
+    assert (whole.top_ids[:, [2, 5]] == -1).all() and (whole.top_ids[:, [0, 1, 3, 4]] == 0).all()
+    assert spread([columns([1, 2], 10), columns([2, 3], 20)], [2, 3]).target_rank[0].tolist() == [20, 21]
+    assert adds_columns({"positions": np.array([2, 3])}, whole) and adds_columns({"positions": np.array([6])}, whole)
+    assert not adds_columns({"positions": np.array([1, 2, 5])}, whole), "it is not drawn a second time"
+
+
+@pytest.mark.parametrize(
+    ("tokens", "asked", "usable"),
+    [
+        ((1, 2, 3), {}, True),
+        ((1, 2, 4), {}, False),  # another prompt: every later column is another
+        ((1, 2, 3), {"target": 5}, False),
+        ((1, 2, 3), {"lens": "linear"}, False),
+        ((1, 2, 3), {"positions": (2,)}, False),  # nothing of it is known
+        ((1, 2, 3), {"exact": False}, True),
+    ],
+)
+def test_the_columns_before_are_used_where_they_answer_the_same_question(tokens, asked, usable):
+    params = {"target": None, "distractor": None, "top_k": 2, "lens": "plain", "exact": True}
+    old = Outcome(columns([0, 1], 10), (1, 2, 3), params, 1.0, cached=False)
+    found = known_columns(old, tokens, params | {"positions": (0, 1, 2)} | asked)
+    assert found is (old.result if usable else None)
+    fast = replace(old, result=replace(old.result, exact=False))
+    assert known_columns(fast, (1, 2, 3), params | {"positions": (0, 1, 2)}) is None, "exact numbers are asked for"
+
+
+@pytest.mark.parametrize("colour", ["Probability", "Entropy", "Rank", "KL"])
+def test_a_column_that_is_not_read_yet_has_no_token_colour_or_mark(colour):
+    part = replace(columns([1], 0), target_ids=np.zeros(1, np.int32))
+    made = grid_picture(model_info(), (0, 1, 2), spread([part], (0, 1, 2)), colour, 1, "grid")
+    assert np.isfinite(made.shade[:, 1]).all() and np.isnan(made.shade[:, [0, 2]]).all()
+    assert made.target[0].tolist() == [False, True, False]
+    assert made.target_label == visible(PIECES[0])
+    pack(made)

@@ -1,6 +1,7 @@
 """A real Chromium and real servers, and pages that fail their test when anything goes wrong inside them.
 
 * `streamlit_app(target, ...)` starts `python -m streamlit run target` (or any `command`) and gives its address.
+* `app` is the whole app with the embedded model, one for all files that a worker runs: starting it takes 20 CPU seconds.
 * `new_page(...)` opens a page whose console errors, exceptions, dialogs, CSP violations and requests to other machines
   fail the test.
 * `wait_idle(page)` waits for Streamlit to have finished; wait for the wanted locator as well.
@@ -20,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
@@ -155,6 +157,25 @@ def browser() -> Iterator[Browser]:
         started = playwright.chromium.launch(executable_path=find_browser(), args=launch_arguments())
         yield started
         started.close()
+
+
+@pytest.fixture(scope="session")
+def app(smol_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """`python -m app`, ready; in the end it must leave quietly and take the model's process along."""
+    from tests.browser.driver import wait_health  # which imports this file
+
+    log = tmp_path_factory.mktemp("app") / "log.txt"
+    limits = {"STREAMSCOPE_LIMIT_SECONDS": "3600"}  # a slow machine must not refuse what is cancelled here
+    with serve(command=[sys.executable, "-m", "app"], log=log, env=limits, timeout=180) as server:
+        wait_health(server, state="ready", transport="process")
+        yield server
+        process = psutil.Process(server.pid)
+        left = process.children(recursive=True)
+        assert any("app.backend.child" in child.cmdline() for child in left)
+        process.terminate()
+        _, alive = psutil.wait_procs([process, *left], timeout=60)
+        assert not alive and process.returncode == 0, log.read_text(errors="replace")[-2000:]
+    assert "Traceback" not in log.read_text(errors="replace")
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,6 @@ Every number is compared with what plain transformers gives for the same ids, wi
 import os
 import re
 import signal
-import sys
 from contextlib import contextmanager
 
 import psutil
@@ -41,14 +40,6 @@ NASTY_SHOWN = "<F0 9F>|<99 82>|·a|⏎|⏎|<|s|>|a|<|b|>|c|</|b|>|$|x|$".split("
 EIFFEL = "The Eiffel Tower is located in the city of"
 MANY = "The quick brown fox jumps over a lazy dog and sleeps. "
 SECTIONS = ("Languages", "Numbers", "Words", "BOS")
-
-
-@pytest.fixture(scope="module")
-def app(streamlit_app):
-    limits = {"STREAMSCOPE_LIMIT_SECONDS": "3600"}  # a slow machine must not refuse what is cancelled here
-    server = streamlit_app(command=[sys.executable, "-m", "app"], env=limits)
-    wait_health(server, state="ready", transport="process")
-    return server
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
-from app.components.lens_grid import standalone_html
+from app.components.lens_grid import LensPicture, standalone_html
 from app.ui.token_text import percent, visible
 from tests.app.lens_example import NASTY, lens, nasty
 from tests.browser.conftest import APPS, wait_idle
@@ -231,7 +231,9 @@ def test_a_phone_scrolls_the_grid_and_never_the_page_sideways(grid, case):
 
 def test_the_document_opens_on_its_own(new_page, tmp_path):
     path = tmp_path / "lens.html"
-    path.write_text(standalone_html(**nasty(), selected=(2, 12), notes=["The prompt: <b>"]), encoding="utf-8")
+    path.write_text(
+        standalone_html(LensPicture(**nasty()), selected=(2, 12), notes=["The prompt: <b>"]), encoding="utf-8"
+    )
     page = new_page(color_scheme="dark", allow=r"request: file://.*lens\.html", offline=True)
     page.goto(path.as_uri())
     last = page.locator(f"[data-cell='{2 * 13 + 12}']")

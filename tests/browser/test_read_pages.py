@@ -1,14 +1,13 @@
 """Logit lens, attention and layer deletion as a person uses them: the whole app, the embedded model, a real Chromium."""
 
 import re
-import sys
 import time
 
 import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import wait_idle
-from tests.browser.driver import fits_sideways, says, wait_health
+from tests.browser.driver import fits_sideways, says
 from tests.browser.test_accessibility import problems
 
 pytestmark = [pytest.mark.browser, pytest.mark.embedded]
@@ -16,13 +15,6 @@ pytestmark = [pytest.mark.browser, pytest.mark.embedded]
 PAGES = ("logit_lens", "attention", "layer_deletion")
 # Streamlit's browser code looks for the server below the address it was opened at; these answers are not ours.
 PROBING = r"^console: .* status of 404 \(Not Found\) http://[^/]+/\w+/_stcore/(health|host-config)$"
-
-
-@pytest.fixture(scope="module")
-def app(streamlit_app):
-    server = streamlit_app(command=[sys.executable, "-m", "app"], env={"STREAMSCOPE_LIMIT_SECONDS": "3600"})
-    wait_health(server, state="ready", transport="process")
-    return server
 
 
 @pytest.fixture

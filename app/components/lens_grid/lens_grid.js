@@ -45,20 +45,20 @@ class View {
   // What is drawn
 
   show(grid, selected, revision, digest) {
-    const old = this.grid;
+    const { columns } = this.grid ?? {};
+    const same = columns?.length === grid.columns.length && columns.every((c, i) => c === grid.columns[i]);
     if (digest !== this.digest) {
-      const same = old && old.columns.length === grid.columns.length && old.columns.every((c, i) => c === grid.columns[i]);
       const focused = this.focused();
       const scroll = [this.box.scrollLeft, this.box.scrollTop];
-      Object.assign(this, { grid, digest });
-      this.current = Math.min(same ? this.current : Infinity, grid.cells - 1);
+      Object.assign(this, { grid, digest, current: Math.min(same ? this.current : Infinity, grid.cells - 1) });
       this.build();
       [this.box.scrollLeft, this.box.scrollTop] = scroll;
       this.toReveal = same ? null : grid.cells - 1;
       this.drawColumns();
       if (focused) this.focus(this.current, true);
     }
-    if (revision !== this.revision && selected !== null) this.toReveal = selected;
+    const stays = same && selected === this.selected; // only numbers came: the person may have scrolled on
+    if (revision !== this.revision && selected !== null && !stays) this.toReveal = selected;
     this.revision = revision;
     this.select(selected);
     if (selected !== null && !this.focused()) this.makeCurrent(selected);
@@ -79,8 +79,8 @@ class View {
     this.row = Math.round(EM.row * em);
     this.header = Math.round(EM.header * em);
     this.head = Math.round(Math.min(EM.head, longest * EM.character + 1.2) * em);
-    const band = Math.round(EM.band * em);
-    for (const [name, size] of Object.entries({ cell: this.cell, row: this.row, header: this.header, head: this.head, band })) {
+    const { cell, row, header, head } = this;
+    for (const [name, size] of Object.entries({ cell, row, header, head, band: Math.round(EM.band * em) })) {
       table.style.setProperty(`--${name}`, `${size}px`);
     }
     table.style.width = `${this.head + grid.columns.length * this.cell}px`;

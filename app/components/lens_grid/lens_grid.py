@@ -8,16 +8,15 @@ those columns that can be seen.
 import json
 import struct
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import streamlit as st
-from jaxtyping import Bool, Float, Int, Shaped
 
 from app.components._script import source
 from app.components._selection import Memo, reconcile
+from app.components.lens_grid.content import LensPicture
 from app.components.lens_grid.payload import pack
 
 _HERE = Path(__file__).parent
@@ -37,72 +36,21 @@ STYLE = source(_HERE / "lens_grid.css")
 _component = st.components.v2.component("lens_grid", html=HTML, css=STYLE, js=SCRIPT)
 
 
-def lens_grid(
-    rows: Sequence[str],
-    columns: Sequence[bytes],
-    positions: Sequence[int],
-    top_ids: Int[np.ndarray, "row column k"],
-    top_log_probability: Float[np.ndarray, "row column k"],
-    pieces: Callable[[int], bytes],
-    values: Mapping[str, Shaped[np.ndarray, "row column"]],
-    shade: Float[np.ndarray, "row column"],
-    legend: tuple[str, str],
-    *,
-    selected: tuple[int, int] | None,
-    key: str,
-    label: str,
-    target: Bool[np.ndarray, "row column"] | None = None,
-    target_label: str = "the target",
-    units: Mapping[str, str] | None = None,
-    measure: str = "",
-    hidden_after: Mapping[int, int] | None = None,
-) -> tuple[int, int] | None:
+def lens_grid(picture: LensPicture, *, selected: tuple[int, int] | None, key: str) -> tuple[int, int] | None:
     """Draw the grid and return the cell (row, column) that is pinned now.
 
     The caller owns the selection: pass what is pinned, keep what comes back and pass it again in the next run. A click
     wins in the run it causes; in every other run `selected` does.
 
     Args:
-        rows: what each depth is called, from the top down; the last one always stays visible at the bottom.
-        columns: bytes of the prompt's token at each column; equal tokens stay separate columns.
-        positions: their positions in the prompt.
-        top_ids: the k most probable tokens of every cell, best first; the first is drawn in the cell.
-        top_log_probability: theirs, in nats.
-        pieces: bytes of a token id (`vocabulary.piece`).
-        values: more numbers that hovering shows, by name: integers exactly (negative: none), others with three digits
-            (NaN: none).
-        shade: 0 to 1, the colour: the chosen measure on its fixed range. NaN draws no colour.
-        legend: what shade 0 and shade 1 stand for, with the unit.
+        picture: what is drawn.
         selected: (row, column) pinned by the caller; None or a cell that does not exist pins nothing.
         key: name of the grid in this session.
-        label: what a screen reader calls the grid, and the title of the downloaded picture.
-        target: True where the cell reads as the target: a green outline.
-        target_label: the target token as visible text.
-        units: unit of a value by its name; `%` says that it is a probability from 0 to 1.
-        measure: name of what the colours show, beside the colour bar.
-        hidden_after: how many layers are not shown after a row (-1: before the first): a band says so.
 
     Raises:
         ValueError: shapes that do not belong together, or a shade outside 0 to 1.
     """
-    body = pack(
-        rows,
-        columns,
-        positions,
-        top_ids,
-        top_log_probability,
-        pieces,
-        values,
-        shade,
-        legend,
-        label=label,
-        target=target,
-        target_label=target_label,
-        units=units or {},
-        measure=measure,
-        hidden_after=hidden_after or {},
-    )
-    shape = (len(rows), len(columns))
+    body, shape = pack(picture), picture.shape
     memo_key = f"_{key}_memo"
     memo, flat = reconcile(
         st.session_state.get(memo_key, Memo()),

@@ -2,11 +2,9 @@
 
 import base64
 import html
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 
-import numpy as np
-from jaxtyping import Bool, Float, Int, Shaped
-
+from app.components.lens_grid.content import LensPicture
 from app.components.lens_grid.lens_grid import HTML, SCRIPT, STYLE, flatten, message
 from app.components.lens_grid.payload import pack
 
@@ -57,71 +55,21 @@ draw();
 """
 
 
-def standalone_html(
-    rows: Sequence[str],
-    columns: Sequence[bytes],
-    positions: Sequence[int],
-    top_ids: Int[np.ndarray, "row column k"],
-    top_log_probability: Float[np.ndarray, "row column k"],
-    pieces: Callable[[int], bytes],
-    values: Mapping[str, Shaped[np.ndarray, "row column"]],
-    shade: Float[np.ndarray, "row column"],
-    legend: tuple[str, str],
-    *,
-    selected: tuple[int, int] | None = None,
-    label: str,
-    target: Bool[np.ndarray, "row column"] | None = None,
-    target_label: str = "the target",
-    units: Mapping[str, str] | None = None,
-    measure: str = "",
-    hidden_after: Mapping[int, int] | None = None,
-    notes: Sequence[str] = (),
-) -> str:
+def standalone_html(picture: LensPicture, *, selected: tuple[int, int] | None = None, notes: Sequence[str] = ()) -> str:
     """One HTML document with the interactive grid, light or dark as the reader's system is.
 
     Args:
-        rows: as for `lens_grid`, and so are all the others that are not listed here.
-        columns: see there.
-        positions: see there.
-        top_ids: see there.
-        top_log_probability: see there, in nats.
-        pieces: see there.
-        values: see there.
-        shade: see there.
-        legend: see there.
-        selected: see there.
-        label: title of the document and of the grid.
-        target: see there.
-        target_label: see there.
-        units: see there.
-        measure: see there.
-        hidden_after: see there.
+        picture: what is drawn; its label is the document's title.
+        selected: as for `lens_grid`.
         notes: paragraphs below the grid (model, prompt, limits), shown literally.
 
     Raises:
         ValueError: as `lens_grid`.
     """
-    body = pack(
-        rows,
-        columns,
-        positions,
-        top_ids,
-        top_log_probability,
-        pieces,
-        values,
-        shade,
-        legend,
-        label=label,
-        target=target,
-        target_label=target_label,
-        units=units or {},
-        measure=measure,
-        hidden_after=hidden_after or {},
-    )
-    data = message(body, 1, 1, flatten(selected, len(rows), len(columns)))
+    data = message(pack(picture), 1, 1, flatten(selected, *picture.shape))
     script = SCRIPT.replace("export default function", "const component = function").replace("export ", "")
     return _PAGE.format(
-        title=html.escape(label),
+        title=html.escape(picture.label),
         style=STYLE,
         template=HTML,
         notes="\n".join(f"<p>{html.escape(note)}</p>" for note in notes),

@@ -80,6 +80,7 @@ export function format(code, spec, unit = '') {
 /** The text of the k-th best token of a cell, and its probability. */
 export const tokenAt = (grid, cell, k = 0) => grid.strings[grid.ids[k * grid.cells + cell]];
 export const chanceAt = (grid, cell, k = 0) => format(grid.top.codes[k * grid.cells + cell], grid.top);
+export const isEmpty = (grid, cell) => grid.top.codes[cell] === 1; // not known yet
 export const isTarget = (grid, cell) => grid.marks !== null && grid.marks[cell] === 1;
 
 /** Rows and bands from the top down: {row} or {hidden: how many layers are not shown}. */
@@ -93,6 +94,8 @@ export function lines(grid) {
 
 export const bandText = (n) => `${n} ${n === 1 ? 'layer' : 'layers'} not shown`;
 
+const NOT_YET = 'not read yet';
+
 /** What a person reads about a cell: where it is, the best tokens with their probabilities, the values. */
 export function describe(grid, cell) {
   const columns = grid.columns.length;
@@ -101,8 +104,10 @@ export function describe(grid, cell) {
     where: grid.rows[row],
     position: `token ${grid.positions[column]}`,
     token: grid.columns[column],
-    top: Array.from({ length: grid.k }, (_, k) => [tokenAt(grid, cell, k), chanceAt(grid, cell, k)]),
-    values: grid.values.map((value) => [value.name, format(value.codes[cell], value, value.unit === '%' ? '' : value.unit)]),
+    top: isEmpty(grid, cell)
+      ? [[NOT_YET, '']]
+      : Array.from({ length: grid.k }, (_, k) => [tokenAt(grid, cell, k), chanceAt(grid, cell, k)]),
+    values: isEmpty(grid, cell) ? [] : grid.values.map((value) => [value.name, format(value.codes[cell], value, value.unit === '%' ? '' : value.unit)]),
     target: isTarget(grid, cell) ? grid.target : null,
   };
 }
@@ -111,5 +116,6 @@ export function ariaLabel(grid, cell) {
   const columns = grid.columns.length;
   const [row, column] = [Math.floor(cell / columns), cell % columns];
   const place = `${grid.rows[row]}, token ${grid.positions[column]} ${grid.columns[column]}`;
+  if (isEmpty(grid, cell)) return `${place}: ${NOT_YET}`;
   return `${place}: ${tokenAt(grid, cell)}, ${chanceAt(grid, cell)}${isTarget(grid, cell) ? ', the target' : ''}`;
 }

@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from app.components.lens_grid import lens_grid
+from app.components.lens_grid import LensPicture, lens_grid
 from tests.app.lens_example import lens, nasty
 
 case = st.session_state.get("case") or st.query_params.get("case", "128")
@@ -28,5 +28,5 @@ st.button("first", on_click=choose, args=((1, 0),))
 st.button("rerun")
 if st.toggle("other measure", key="other"):
     made |= {"shade": made["values"]["entropy"] / 15, "legend": ("0 bits", "15 bits"), "measure": "entropy"}
-st.session_state["mine"] = lens_grid(**made, selected=st.session_state.get("mine"), key="grid")
+st.session_state["mine"] = lens_grid(LensPicture(**made), selected=st.session_state.get("mine"), key="grid")
 st.text(f"pinned={st.session_state.get('mine')}")
