@@ -6,6 +6,7 @@ from app.components.finding import finding
 from app.ui.frame import current_frame
 from app.views.anatomy_choices import choose
 from app.views.anatomy_page import draw_page
+from app.views.inside_block import draw_inside_block
 
 frame = current_frame()
 
@@ -21,6 +22,14 @@ if counted is not None:
 else:
     with answer:
         finding(["Nothing is counted yet: the reason stands below."], key="finding")
+
+if st.toggle(
+    "Look inside a block of the open model",
+    key="look_inside",
+    bind="query-params",
+    help="Norms, one changed token, an MLP without its nonlinearity, a weight cut to a rank: what the parts do, measured.",
+):
+    draw_inside_block(frame)
 
 st.header("What the config cannot tell you")
 st.write(

@@ -104,6 +104,7 @@ CHOICES: Mapping[str, Callable[[Any], bool]] = {
     "loss_window": _one_of("context", "64", "128", "256", "512", "1024", "2048"),
     "loss_stride": _one_of("half", "quarter", "eighth", "sixteenth"),
     "loss_token": _maybe(_whole(1, 10**6)),
+    "look_inside": lambda value: isinstance(value, bool),
     "inside": _one_of("Norms", "One changed token", "No activation", "Rank of a weight", "Norm before or after"),
     "inside_text": _one_of(*_TEXTS),
     "inside_layer": _maybe(_whole(0, 10**4)),

@@ -29,8 +29,7 @@ def draw_inside_block(frame: Frame) -> None:
     st.header(
         "Inside a block",
         help="A block adds twice to the stream: x = x + attention(norm(x)), then x = x + mlp(norm(x)). Here is what "
-        "each of "
-        "these words does.",
+        "each of these words does.",
     )
     inside = choose(frame)
     if inside is not None:
@@ -61,12 +60,9 @@ def draw_changed_token(frame: Frame, inside: Inside) -> None:
     )
     st.caption(
         "Orange and blue: the layer got its own input, with one row exchanged. The MLP is the same function at every "
-        "token, "
-        "of that "
-        "token alone (Vaswani et al. 2017: position-wise). Attention is where tokens meet, and the mask lets it look "
-        "back only. "
-        "Grey: in the whole run the MLPs of later tokens change too, because earlier layers' attention has carried the "
-        "change there."
+        "token, of that token alone (Vaswani et al. 2017: position-wise). Attention is where tokens meet, and the mask "
+        "lets it look back only. Grey: in the whole run the MLPs of later tokens change too, because earlier layers' "
+        "attention has carried the change there."
     )
 
 
@@ -82,9 +78,7 @@ def position_words(result: PositionWise) -> str:
     before = "exactly 0" if result.attention_before == 0 else powers(f"at most {result.attention_before:.1e}")
     return (
         f"The MLP of layer {result.layer} moves by {result.mlp_change[result.position]:.2f} of its length there, and "
-        f"{exact}. "
-        "Its "
-        f"attention moves at {n_later} of the {len(later)} later tokens too, and by {before} at earlier ones."
+        f"{exact}. Its attention moves at {n_later} of the {len(later)} later tokens too, and by {before} at earlier ones."
     )
 
 
@@ -127,21 +121,18 @@ def draw_no_activation(frame: Frame, inside: Inside) -> None:
         show_figure(activation_figure(asked.result), key="inside.linear.losses", alt="Loss by activation")
         st.caption(
             "The model has learned with its own activation: the rise says how much it relies on it, not what another "
-            "would reach "
-            "after training. The softmax of attention and the norms are nonlinear too, so the model does not become linear."
+            "would reach after training. The softmax of attention and the norms are nonlinear too, so the model does "
+            "not become linear."
         )
 
 
 def collapse_words(result: LinearMlp) -> str:
     """Two matrices and one, in numbers."""
     return powers(
-        f"Layer {result.layer}: the {result.d_model:,} numbers of a token go out to {result.d_mlp:,} and back. "
-        f"Without anything "
-        f"between, in and out ({result.n_two:,} numbers) are one matrix of {result.n_one:,} numbers and rank "
-        f"{result.rank:,}: "
-        "over all "
-        f"tokens of the text the two ways differ by at most {result.max_error:.1e}, where the largest number is "
-        f"{result.largest:.1f}."
+        f"Layer {result.layer}: the {result.d_model:,} numbers of a token go out to {result.d_mlp:,} and back. Without "
+        f"anything between, in and out ({result.n_two:,} numbers) are one matrix of {result.n_one:,} numbers and rank "
+        f"{result.rank:,}: over all tokens of the text the two ways differ by at most {result.max_error:.1e}, where the "
+        f"largest number is {result.largest:.1f}."
     )
 
 
@@ -151,9 +142,8 @@ def gate_words(result: LinearMlp) -> str:
         return "This MLP has no gate: without its activation it is linear, and its two matrices are one."
     return (
         "This MLP is gated (Shazeer 2020): out(act(gate(x)) · in(x)). Without the activation it is a product of two "
-        "linear maps, "
-        "which is quadratic, not linear: four times as large for twice the input. Linear is only what is left for a gate "
-        "that is held."
+        "linear maps, which is quadratic, not linear: four times as large for twice the input. Linear is only what is "
+        "left for a gate that is held."
     )
 
 
@@ -161,11 +151,8 @@ def draw_norm_order(frame: Frame, inside: Inside) -> None:
     """Pre-norm against post-norm, drawn and measured on toys."""
     st.markdown(
         "The model that is open here may be either; nearly all since GPT-2 are pre-norm. With the norms inside the "
-        "branches "
-        "the stream "
-        "is a plain sum, from the embedding to the end: nothing on it is ever rescaled. That is what every page of "
-        "this app "
-        "builds on."
+        "branches the stream is a plain sum, from the embedding to the end: nothing on it is ever rescaled. That is "
+        "what every page of this app builds on."
     )
     left, right = st.columns(2)
     with left:
@@ -182,15 +169,10 @@ def draw_norm_order(frame: Frame, inside: Inside) -> None:
         st.caption(literal(gradient_words()))
     st.caption(
         "Xiong et al. 2020, *On Layer Normalization in the Transformer Architecture*: post-norm models have large "
-        "gradients "
-        "near the "
-        "output when training starts, and need a warm-up of the learning rate. Measured on random toy models (width "
-        "64, 8 seeds; "
-        "benchmarks/norm\\_order.py), not on the open model; a toy shows the gradients, not which of the two learns "
-        "better. "
-        "Gemma 2 "
-        "has norms on both sides of each part; OLMo 2 has them after the part and before the sum, which keeps the sum "
-        "plain."
+        "gradients near the output when training starts, and need a warm-up of the learning rate. Measured on random "
+        "toy models (width 64, 8 seeds; benchmarks/norm\\_order.py), not on the open model; a toy shows the gradients, "
+        "not which of the two learns better. Gemma 2 has norms on both sides of each part; OLMo 2 has them after the "
+        "part and before the sum, which keeps the sum plain."
     )
 
 
@@ -199,9 +181,7 @@ def gradient_words() -> str:
     pre, post = (MEASURED[name]["last_block"] for name in ("pre", "post"))
     return (
         f"From {DEPTHS[0]} to {DEPTHS[-1]} layers the gradient in the last block goes from {pre[0]:.2f} to "
-        f"{pre[-1]:.2f} with "
-        "pre-norm, "
-        f"and from {post[0]:.2f} to {post[-1]:.2f} with post-norm."
+        f"{pre[-1]:.2f} with pre-norm, and from {post[0]:.2f} to {post[-1]:.2f} with post-norm."
     )
 
 
