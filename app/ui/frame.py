@@ -118,7 +118,7 @@ def _draw_step(model: ModelInfo) -> tuple[ModelInfo, int | None]:
 
 def _step_of_address(steps: tuple[int, ...]) -> int:
     """The step that a link names, else the last."""
-    found = st.query_params.get("step", "")
+    found = st.query_params.get("step", "").replace(",", "")  # the slider writes 1,900
     return int(found) if found.isascii() and found.isdigit() and int(found) in steps else steps[-1]
 
 

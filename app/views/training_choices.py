@@ -67,7 +67,7 @@ def choose_step(log: TrainingLog) -> int:
     """The training step that is shown."""
     steps = log.checkpoints
     if st.session_state.get(STEP) not in steps:
-        found = st.query_params.get(STEP, "")
+        found = st.query_params.get(STEP, "").replace(",", "")  # the slider writes 1,900
         known = found.isascii() and found.isdigit() and int(found) in steps
         st.session_state[STEP] = int(found) if known else steps[-1]
     return st.select_slider(

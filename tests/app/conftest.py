@@ -44,6 +44,7 @@ def real(real_backend, monkeypatch):
     monkeypatch.setattr("app.backend._kept", [real_backend])  # put in its place, and not ended with the test
     monkeypatch.setattr("app.ui.run.who", lambda slot: Who("somebody", slot))  # AppTest's session has no id
     monkeypatch.setattr("app.ui.stream.who", lambda slot: Who("somebody", slot))
+    monkeypatch.setattr("app.ui.parts.who", lambda slot: Who("somebody", slot))
     saved = config.get_option("browser.gatherUsageStats")
     config.set_option("browser.gatherUsageStats", False)
     yield real_backend

@@ -58,7 +58,7 @@ def test_the_chosen_step_is_marked_in_every_panel(log):
 
 
 def test_a_step_a_head_and_a_text_that_is_too_long(page, log):
-    app = page(train_step="1900")
+    app = page(train_step="1,900")
     start, end = transition(log)
     assert f"Between step {start:,} and {end:,} the induction score of L1H{log.induction_head[1]} rises" in sentence(
         app
