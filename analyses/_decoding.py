@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float32, Int32
 
-from analyses.sampling import entropy_nats, log_softmax, reshape_distribution
+from analyses.sampling import reshape_distribution
 
 MAX_SEED = 2**62
 AFTER_END = -1  # id and rank where a row has ended already
+LOWEST = -1e4  # e to this is zero in float64
 CONTEXT = 8  # tokens before the new ones that tell how their text begins
 
 
@@ -88,15 +89,15 @@ class Written:
 
     def _note(self, row: int, logits: Float32[np.ndarray, " d_vocab"], choice: int) -> None:
         check_finite(logits, self.n)
-        log_probability = log_softmax(logits)
+        log_total, entropy = normaliser_and_entropy(logits)
         top = largest(logits, self.top_ids.shape[2])
         at = (row, self.n)
         self.ids[at] = choice
         self.rank[at] = (logits > logits[choice]).sum() + (logits[:choice] == logits[choice]).sum()
-        self.log_probability[at] = log_probability[choice]
-        self.entropy[at] = entropy_nats(np.exp(log_probability))
+        self.log_probability[at] = float(logits[choice]) - log_total
+        self.entropy[at] = entropy
         self.top_ids[at] = top
-        self.top_log_probability[at] = log_probability[top]
+        self.top_log_probability[at] = logits[top].astype(np.float64) - log_total
 
     def of_row(self, row: int) -> list[int]:
         """The ids of a row, up to its end."""
@@ -131,6 +132,20 @@ def check_finite(logits: Float32[np.ndarray, " d_vocab"], step: int) -> None:
         raise ValueError(
             f"needs logits that are numbers; found {logits.max()} before new token {step}; change the model less."
         )
+
+
+def normaliser_and_entropy(logits: Float32[np.ndarray, " d_vocab"]) -> tuple[float, float]:
+    """What to subtract from a logit for its log-probability, and the entropy in nats; of finite logits.
+
+    Entropy is log sum(e^x) - sum(x e^x) / sum(e^x), which takes one exponential of the vocabulary and no logarithm: a third of
+    the time of going through the probabilities, for every token written.
+    """
+    peak = float(logits.max())
+    shifted = logits.astype(np.float64) - peak
+    mass = np.exp(shifted)
+    total = float(mass.sum())
+    mean = float(mass @ np.maximum(shifted, LOWEST)) / total  # a logit of -inf has no mass
+    return peak + math.log(total), max(0.0, math.log(total) - mean)
 
 
 def largest(logits: Float32[np.ndarray, " d_vocab"], k: int) -> Int32[np.ndarray, " k"]:

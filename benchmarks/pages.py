@@ -13,6 +13,7 @@ from playwright.sync_api import sync_playwright
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
 from tests.browser.chromium import find_browser, launch_arguments
+from tests.browser.driver import go_to
 
 WORDS = "The quick brown fox jumps over a lazy dog and sleeps in the warm grass near the old mill by the river while"
 
@@ -61,7 +62,7 @@ def sheet(page: Any, url: str, number: int) -> tuple[float, float]:
     page.locator(".st-key-prompt textarea").press("Control+Enter")
     page.wait_for_timeout(3000)
     begun = time.perf_counter()
-    page.get_by_test_id("stTopNavLink").filter(has_text="Attention").click()
+    go_to(page, "Attention", wait=False)
     page.locator(".st-key-attention-sheet [role=gridcell]").nth(200).wait_for(timeout=600_000)
     seconds = time.perf_counter() - begun
     return seconds, seconds

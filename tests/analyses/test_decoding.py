@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from analyses._decoding import Sampler, Written, largest, new_text
+from analyses._decoding import Sampler, Written, largest, new_text, normaliser_and_entropy
 from analyses.sampling import reshape_distribution
 from tests.tiny import tiny_tokenizer
 
@@ -99,3 +99,21 @@ def test_the_space_of_the_first_new_token_stays():
     assert new_text(Pieces(), (1, 2), (3, 4), frozenset()) == " 3 4"
     assert new_text(Pieces(), (), (3, 4), frozenset()) == "3 4"
     assert new_text(Pieces(), (1, 2), (3, 4), frozenset({4})) == " 3"
+
+
+@pytest.mark.parametrize("offset", [0.0, 300.0, -80.0])
+def test_the_normaliser_and_the_entropy_are_those_of_torch_in_float64(offset):
+    logits = (np.random.default_rng(3).normal(scale=4, size=5000) + offset).astype(np.float32)
+    logits[7] = -np.inf  # a token that cannot be
+    log_p = torch.tensor(logits).double().log_softmax(-1)
+    log_total, entropy = normaliser_and_entropy(logits)
+    assert log_total == pytest.approx(float(torch.tensor(logits).double().logsumexp(-1)), abs=1e-9)
+    assert entropy == pytest.approx(float(torch.distributions.Categorical(logits=log_p).entropy()), abs=1e-9)
+
+
+def test_a_token_that_is_almost_certain_keeps_its_digits():
+    logits = np.array([30.0, 16.0, 15.0], dtype=np.float32)  # float32 alone would lose 1e-6 of 30
+    written = Written(1, 1, 1, frozenset())
+    written.add(logits[None], [0])
+    assert written.log_probability[0, 0] == pytest.approx(-np.log1p(np.exp(-14) + np.exp(-15)), rel=1e-6)
+    assert written.entropy[0, 0] == pytest.approx(1.8e-5, rel=0.1)

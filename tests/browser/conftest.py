@@ -202,7 +202,8 @@ def new_page(browser: Browser) -> Iterator[Callable[..., Page]]:
         def open_page(
             url: str = "", *, width: int = 1400, height: int = 900, allow: str = "(?!)", **options: Any
         ) -> Page:
-            context = browser.new_context(viewport={"width": width, "height": height}, **options)
+            still = {"reduced_motion": "reduce"}  # drawing Streamlit's moving placeholders takes a tenth of the time
+            context = browser.new_context(viewport={"width": width, "height": height}, **still | options)
             contexts.callback(context.close)
             page = context.new_page()
             watched.append((watch(page), allow))

@@ -100,8 +100,11 @@ def switch(page, key):
     wait_idle(page)
 
 
-def go_to(page, title):
-    """Follow a link of the navigation, which may lie in a menu: the menus are opened until it is there."""
+def go_to(page, title, *, wait=True):
+    """Follow a link of the navigation, which may lie in a menu: the menus are opened until it is there.
+
+    wait: for the new page to be finished.
+    """
     links = page.locator("[data-testid=stTopNavLink], [data-testid=stTopNavDropdownLink]")
     link = links.filter(has_text=re.compile(rf"{re.escape(title)}$"))
     for menu in page.get_by_test_id("stTopNavSection").all():
@@ -110,7 +113,8 @@ def go_to(page, title):
         menu.click()
         page.wait_for_timeout(100)  # a menu that opens closes the other
     link.click()
-    wait_idle(page)
+    if wait:
+        wait_idle(page)
 
 
 def fits_sideways(page):

@@ -59,10 +59,22 @@ def tokenizer(smol_hf):
     return smol_hf[1]
 
 
-def test_a_prompt_becomes_the_tokens_and_the_prediction_of_plain_transformers(new_page, app, plain, tokenizer):
+def is_finished_picture(page, path):
+    """What a person sees first; `make screenshot` keeps it as docs/screenshot.png."""
+    expect(page.locator(".st-key-tokens-next .bartext")).to_have_count(10)
+    expect(page.locator(".st-key-tokens-next .bartext").first).to_be_in_viewport()
+    wait_idle(page)
+    page.screenshot(path=path)
+    assert 20_000 < os.path.getsize(path) < 400_000  # a blank page has 6 KB
+
+
+def test_a_finished_picture_then_a_prompt_becomes_the_tokens_and_the_prediction_of_plain_transformers(
+    new_page, app, plain, tokenizer, tmp_path
+):
     page = new_page(app.url)
     says(page, "Your 24 characters became 5 tokens (0.21 per character). After ·is (token 4) the model assigns ·Paris")
     says(page, "77.3 %")
+    is_finished_picture(page, os.environ.get("STREAMSCOPE_SCREENSHOT") or tmp_path / "screenshot.png")
     submit(page, NASTY)
     ids = tokenizer(NASTY)["input_ids"]
     says(page, f"Your 20 characters became {len(ids)} tokens (0.95 per character).")
@@ -272,15 +284,3 @@ def test_a_phone_never_scrolls_sideways(new_page, app):
     expect(page.get_by_test_id("stMain")).to_contain_text("5 of 5 self-checks passed")
     wait_idle(page)
     assert fits_sideways(page)
-
-
-def test_the_first_screen_is_a_finished_picture(new_page, app, tmp_path):
-    """`make screenshot` keeps it as docs/screenshot.png."""
-    page = new_page(app.url)
-    says(page, "77.3 %")
-    expect(page.locator(".st-key-tokens-next .bartext")).to_have_count(10)
-    expect(page.locator(".st-key-tokens-next .bartext").first).to_be_in_viewport()
-    wait_idle(page)
-    path = os.environ.get("STREAMSCOPE_SCREENSHOT") or tmp_path / "screenshot.png"
-    page.screenshot(path=path)
-    assert 20_000 < os.path.getsize(path) < 400_000  # a blank page has 6 KB
