@@ -5,6 +5,7 @@ Only analyses/model.py uses this file.
 
 import copy
 import functools
+import inspect
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -61,15 +62,18 @@ def lighten() -> None:
     """Spare what a forward pass without hooks does not need; the numbers stay the same bits. Idempotent.
 
     TransformerLens 4.3.0 computes every norm twice, once for two hooks that hardly anybody uses; it asks each part whether its
-    weights lie on another device, which ours never do; and it calls every hook point, also those where nobody waits. For one new
-    token with a cache, this took a quarter of the time (docs/log.md).
+    weights lie on another device, which ours never do; it calls every hook point, also those where nobody waits; and it reads the
+    signature of every block's forward anew to see which arguments the block takes. For one new token with a cache, this took a
+    quarter of the time (docs/log.md).
     """
     from torch.nn import Module
     from transformer_lens.hook_points import HookPoint
     from transformer_lens.model_bridge.generalized_components.base import GeneralizedComponent
+    from transformer_lens.model_bridge.generalized_components.block import BlockBridge
     from transformer_lens.model_bridge.generalized_components.normalization import NormalizationBridge
 
     whole_norm, whole_call = NormalizationBridge._hf_autograd_forward_with_hooks, GeneralizedComponent.__call__
+    whole_filter = BlockBridge._filter_kwargs_for_forward
     if hasattr(whole_norm, "__wrapped__"):
         return
 
@@ -90,9 +94,23 @@ def lighten() -> None:
     def point(self: Any, x: Any) -> Any:
         return x if _quiet(self) else Module.__call__(self, x)
 
+    @functools.wraps(whole_filter)
+    def accepted(self: Any, named: dict[str, Any], n_args: int = 0) -> dict[str, Any]:
+        own = self._modules.get("_original_component")
+        if own is not None and "forward" not in own.__dict__ and _takes_any(type(own).forward):
+            return named
+        return whole_filter(self, named, n_args)
+
     NormalizationBridge._hf_autograd_forward_with_hooks = norm
     GeneralizedComponent.__call__ = call
+    BlockBridge._filter_kwargs_for_forward = accepted
     HookPoint.__call__ = point
+
+
+@functools.cache
+def _takes_any(function: Callable[..., Any]) -> bool:
+    """Whether a function takes keywords of any name."""
+    return any(p.kind is p.VAR_KEYWORD for p in inspect.signature(function).parameters.values())
 
 
 def _quiet(point: Any) -> bool:

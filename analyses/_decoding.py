@@ -144,7 +144,8 @@ def normaliser_and_entropy(logits: Float32[np.ndarray, " d_vocab"]) -> tuple[flo
     shifted = logits.astype(np.float64) - peak
     mass = np.exp(shifted)
     total = float(mass.sum())
-    mean = float(mass @ np.maximum(shifted, LOWEST)) / total  # a logit of -inf has no mass
+    np.maximum(shifted, LOWEST, out=shifted)  # a logit of -inf has no mass
+    mean = float((mass * shifted).sum()) / total  # no BLAS: its threads would go on turning while the model runs
     return peak + math.log(total), max(0.0, math.log(total) - mean)
 
 

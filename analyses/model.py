@@ -11,7 +11,7 @@ import difflib
 import inspect
 import weakref
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from jaxtyping import Float, Int64
@@ -177,7 +177,7 @@ class HookedModel:
                 raise ValueError(
                     f"needs the name of a hook of this model; found {name!r}; {_nearest(name, self._hook_names)}."
                 )
-        with self._bridge.hooks(fwd_hooks=list(pairs)):
+        with self._bridge.hooks(fwd_hooks=list(pairs)) if pairs else nullcontext():  # it lists every hook of the model
             yield
 
     def hook_count(self) -> int:

@@ -19,7 +19,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 N_PROMPT = N_NEW = 64
-TIMES = 3
+TIMES = 5
 
 
 def seconds(run) -> float:

@@ -117,7 +117,8 @@ def draw_rows(vocabulary: Vocabulary, stream: Stream) -> None:
     if rows:
         kept = " A dashed box was kept from before." if rows[0].kept else ""
         say_note(
-            f"Darker: the token taken was more probable, from 0 to 100 %.{kept} Choose a token to see what else could follow."
+            f"The stronger the colour, the more probable the token taken was (0 to 100 %).{kept} Choose a token to see what "
+            "else could follow."
         )
 
 

@@ -13,7 +13,7 @@ from app.ui.token_text import percent
 from app.views.steering_choices import Setting
 
 HARM_NATS = (
-    0.5  # a rise of the loss on neutral text up to this counts as working; about half of what a lost layer costs
+    0.5  # a rise of the loss on neutral text up to this counts as little; about half of what a lost layer costs
 )
 NAMES = {"baseline": "baseline", "steered": "steered", "random": "random, same size"}
 
@@ -117,15 +117,15 @@ def working_columns(sweep: SteeringSweep) -> list[tuple[int, int] | None]:
 
 
 def range_words(sweep: SteeringSweep, layer: int) -> str:
-    """The working range of a layer, and the strongest that works anywhere."""
+    """The coefficients that do little damage before a layer, and the largest effect that any of them has anywhere."""
     coefficients = np.sort(sweep.coefficients.astype(np.float64).round(3))
     rows = list(working_columns(sweep))
     near = int(np.argmin(np.abs(sweep.layers - layer)))
     span = rows[near]
-    words = "no coefficient tried" if span is None else f"{coefficients[span[0]]:g} to {coefficients[span[1]]:g}"
+    words = "at no coefficient tried" if span is None else f"from {coefficients[span[0]]:g} to {coefficients[span[1]]:g}"
     said = (
-        f"Working range before layer {sweep.layers[near]}: {words}, where the loss on neutral text rises by less than "
-        f"{HARM_NATS:g} nats per token (outlined for every layer)."
+        f"Little damage before layer {sweep.layers[near]}: {words}, where the loss on neutral text rises by less than "
+        f"{HARM_NATS:g} nats per token (outlined for every layer); from {BREAKS_NATS:g} nats on text falls apart."
     )
     best = strongest(sweep)
     if best is None:

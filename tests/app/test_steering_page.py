@@ -222,7 +222,7 @@ def test_three_texts_are_written_and_the_sweep_is_drawn(mine, model):
     assert as_text(expected.row_text[1], marks) in shown
     app.button(key="ask.steer.sweep").click()
     fine(app.run())
-    assert re.search(r"Working range before layer \d: .+ rises by less than 0\.5 nats", said(app))
+    assert re.search(r"Little damage before layer \d: .+ rises by less than 0\.5 nats", said(app))
     app.session_state["steer.cell"] = (2, -0.45)  # as a click leaves it
     fine(app.run())
     assert (app.session_state["steer_layer"], app.session_state["coefficient"]) == (2, -0.45)

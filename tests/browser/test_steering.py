@@ -46,7 +46,7 @@ def test_a_generation_is_steered_a_cell_is_clicked_and_a_vector_saved_and_loaded
     assert int(counts[0]) == 0 < int(counts[1]), f"target tokens of {weddings.name}: {counts}"
 
     page.get_by_role("button", name="Sweep", exact=True).click()
-    expect(page.get_by_text(re.compile("Working range before layer"))).to_be_visible(timeout=120_000)
+    expect(page.get_by_text(re.compile("Little damage before layer"))).to_be_visible(timeout=120_000)
     wait_idle(page)
     plot = page.locator("[class*=st-key-steer-sweep-damage] .nsewdrag").first
     plot.scroll_into_view_if_needed()
