@@ -18,6 +18,7 @@ from app.ui.words import literal, say_error
 
 GLOSSARY = Path(__file__).resolve().parents[2] / "docs" / "glossary.md"
 AS_IT_COMES = {"bos": "default", "chat": False, "plain": False, "keep": None}  # what the examples' remarks are about
+_IN_BOX = "frame.in_box"  # the prompt of the run before
 LINK_CHARACTERS = 2000  # proxies usually accept addresses of 8 KB; a character may take 12 bytes there
 
 
@@ -123,7 +124,8 @@ def _step_of_address(steps: tuple[int, ...]) -> int:
 
 
 def _draw_prompt() -> str:
-    """Example and prompt. The text is taken over on the button or Ctrl+Enter, not while it is typed."""
+    """Example and prompt. The text is taken over on the button, on Ctrl+Enter, or when anything else is clicked ("Write" on a page
+    would else go on with the old text), not while it is typed."""
 
     def use_example() -> None:
         chosen = st.session_state["frame.example"]
@@ -135,13 +137,23 @@ def _draw_prompt() -> str:
     st.selectbox(
         "Example", names, index=None, key="frame.example", on_change=use_example, placeholder="Choose an example"
     )
-    if "prompt" not in st.session_state:
-        st.session_state["prompt"] = st.query_params.get("prompt", EXAMPLES[0].prompt)
-    with st.form("frame.prompt", border=False):
-        prompt = st.text_area("Prompt", key="prompt", height=140)
-        st.form_submit_button("Show", width="stretch", help="Ctrl+Enter in the text does the same.")
+    prompt = st.text_area("Prompt", **_text_of_box(), key="prompt", height=140)
+    st.button("Show", key="frame.show", width="stretch", help="Ctrl+Enter in the text does the same.")
+    st.session_state[_IN_BOX] = prompt
     _keep_in_address(prompt)
     return prompt
+
+
+def _text_of_box() -> dict[str, str]:
+    """What the box holds when the browser draws it for the first time.
+
+    In every run the same as the prompt: a browser that first draws the box in the second run (the first was cut short by another)
+    would else draw an empty one and send that back. Not where the prompt was just put there, which Streamlit sends by itself.
+    """
+    first = st.query_params.get("prompt", EXAMPLES[0].prompt)
+    if (text := st.session_state.get("prompt", first)) == st.session_state.get(_IN_BOX, text):
+        return {"value": text}
+    return {}
 
 
 def _keep_in_address(prompt: str) -> None:

@@ -55,7 +55,8 @@ def bars(app, key="tokens.next"):
 
 def write(app, prompt):
     app.text_area(key="prompt").set_value(prompt)
-    return submit(app, "Prompt")
+    app.button(key="frame.show").click()
+    return fine(app.run())
 
 
 def submit(app, form):

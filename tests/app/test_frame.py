@@ -30,6 +30,23 @@ def test_an_example_fills_the_prompt_and_says_what_to_look_for(backend):
     assert EXAMPLES[6].look_for.split(",")[0] in said(app)
 
 
+def test_a_browser_that_draws_the_box_late_finds_the_prompt_in_it(backend):
+    """The text is the box's default in every run, not only sent once: an early second run has lost what was sent in the first."""
+    app = opened()
+    box = app.text_area(key="prompt").proto
+    assert (box.default, box.set_value) == (EXAMPLES[0].prompt, False)
+    fine(app.run())
+    assert app.text_area(key="prompt").proto.default == EXAMPLES[0].prompt
+    app = write(app, "The cat")
+    fine(app.run())
+    assert app.text_area(key="prompt").proto.default == "The cat"
+    app.selectbox(key="frame.example").select(EXAMPLES[6].name)
+    fine(app.run())
+    assert (app.text_area(key="prompt").proto.value, app.text_area(key="prompt").value) == (EXAMPLES[6].prompt,) * 2
+    fine(app.run())
+    assert app.text_area(key="prompt").proto.default == EXAMPLES[6].prompt
+
+
 @pytest.mark.parametrize(
     "error", [ValueError("needs *a*; found $b$; do c."), Refused("busy", "needs *a*; found $b$; do c.")]
 )

@@ -270,7 +270,7 @@ def test_the_working_range_ends_before_the_first_harm_on_either_side():
     # sorted columns: -0.6 -0.3 0 0.3 0.6
     assert working_columns(sweep) == [(1, 3), (2, 4)], "what lies behind the harm does not count"
     assert strongest(sweep) == (7, pytest.approx(0.6), 4.0)
-    assert "layer 2: -0.3 to 0.3, where" in range_words(sweep, 3)
+    assert "layer 2: from -0.3 to 0.3, where" in range_words(sweep, 3)
     assert "+4 nats, before layer 7 at 0.6" in range_words(sweep, 3)
 
 
