@@ -29,6 +29,7 @@ without them.
 * `run_loss`            the loss of every token of a text of any length (loss.py)
 * `count_parameters`, `kv_cache_bytes`  parameters by part, and the bytes of a cache, from a config alone (anatomy.py)
 * `make_steering_vector`, `run_steering_vector`  a direction of the stream from two groups of texts (contrast.py)
+* `run_direction_words` what any direction of the stream reads as through the unembedding (direction_words.py)
 * `run_steering`        a direction added to the stream: predictions, with a random control (steering.py)
 * `run_steering_damage`, `run_steering_sweep`  what it costs; every layer and coefficient (steering_damage.py, steering_sweep.py)
 * `run_norms`           one norm on a real activation, both kinds, and the loss with the other kind everywhere (norms.py)
@@ -71,6 +72,7 @@ from analyses.contrast import (
     run_steering_vector,
     steering_vector_steps,
 )
+from analyses.direction_words import DirectionWords, cost_direction_words, direction_words_steps, run_direction_words
 from analyses.generation import Generation, cost_generation, generation_steps, run_generation
 from analyses.head_ablation import HeadAblation, cost_head_ablation, head_ablation_steps, run_head_ablation
 from analyses.head_check import HeadCheck, cost_head_check, head_check_steps, run_head_check
@@ -144,6 +146,7 @@ __all__ = [
     "run_batch_timing",
     "run_chat_marks",
     "run_context_budget",
+    "run_direction_words",
     "run_generation",
     "run_head_ablation",
     "run_head_check",
@@ -190,6 +193,7 @@ ANALYSES = {
     "batch_timing": Analysis(batch_timing_steps, cost_batch_timing, BatchTiming, requires=("kv_cache",)),
     "chat_marks": Analysis(chat_marks_steps, cost_chat_marks, ChatMarks),
     "context_budget": Analysis(context_budget_steps, cost_context_budget, ContextBudget),
+    "direction_words": Analysis(direction_words_steps, cost_direction_words, DirectionWords, requires=("readout",)),
     "generation": Analysis(generation_steps, cost_generation, Generation, version=2),
     "head_ablation": Analysis(head_ablation_steps, cost_head_ablation, HeadAblation, requires=("head_output",)),
     "head_check": Analysis(head_check_steps, cost_head_check, HeadCheck, requires=("head_output",)),

@@ -22,16 +22,13 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int32
 
-from analyses._arrays import to_float32
 from analyses._contrast_math import DIRECTIONS, by_depth, held_out
 from analyses._contrast_texts import equal_lengths, read_groups, read_streams
-from analyses._decompose import FrozenNorm, LinearParts, freeze
 from analyses._steer import read_layers, reference_norms
 from analyses._steps import Cost, Profile, Progress, Steps, drain
 from analyses._targets import token_id
+from analyses.direction_words import check_top_k, read_out, token_direction
 from analyses.steering_vector import SteeringVector, random_vector_like
-
-READ_ROWS = 16384  # of the unembedding, read at once: a float32 copy of all of it would be large
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,8 +110,7 @@ def steering_vector_steps(
         raise ValueError(
             f"needs one layer to read at; found a range from {layer}; give a range when the vector is applied."
         )
-    if not 1 <= top_k <= config.d_vocab:
-        raise ValueError(f"needs a top-k from 1 to {config.d_vocab:,}; found {top_k:,}; choose how many to list.")
+    check_top_k(top_k, config.d_vocab)
     groups = [] if token is not None else read_groups(model, positive, negative, read, method)
     if token is not None:
         target = token_id(model, token, "token")
@@ -135,7 +131,7 @@ def steering_vector_steps(
         found = _compare([streams[:first], streams[first:]], layer, method, norms)
     vector = SteeringVector(found.direction.astype(np.float32), layer, "", made=found.made)
     yield Progress(total - 1, total, note="reading the direction")
-    ids, cosines = _read_out(model, found.by_depth(len(norms)), top_k)
+    ids, cosines = read_out(model, found.by_depth(len(norms)), top_k)
     nothing = np.full(len(norms), np.nan, dtype=np.float32)
     return Contrast(
         direction=vector.direction,
@@ -211,25 +207,6 @@ def cost_steering_vector(profile: Profile, n_tokens: int, params: Mapping[str, A
     )
 
 
-def token_direction(model: Any, token: int) -> Float64[np.ndarray, " d_model"]:
-    """Row of the unembedding minus the mean row, pulled back through the final norm's gain (and centring, if it does).
-
-    Added before the readout, with the norm's divisor held, it raises this token's logit against the mean of all logits most.
-    """
-    parts = model.linear_parts()
-    towards = parts.unembedding(token)[0] - parts.weight.float().mean(0).double().cpu()
-    return _gain(parts).pull_back(towards).numpy()
-
-
-def _gain(parts: LinearParts) -> FrozenNorm:
-    """The final norm with its divisor held at one, as on any row of mean zero and mean square one."""
-    import torch
-
-    row = torch.ones(parts.weight.shape[1], dtype=parts.weight.dtype, device=parts.weight.device)
-    row[1::2] = -1
-    return freeze(parts.final_norm, row)
-
-
 @dataclass(frozen=True, eq=False)
 class _Found:
     """A direction and what the groups say about it."""
@@ -262,23 +239,3 @@ def _compare(
         depths=by_depth(groups, norms),
         differences=groups[0].mean(0) - groups[1].mean(0),
     )
-
-
-def _read_out(model: Any, directions: Float64[np.ndarray, "depth d_model"], top_k: int) -> tuple[Any, Any]:
-    """Tokens whose own direction is most like each row, and most unlike: (ids of both, cosines of both)."""
-    import torch
-
-    parts = model.linear_parts()
-    norm, mean = _gain(parts), parts.weight.float().mean(0)
-    units = directions / np.maximum(np.linalg.norm(directions, axis=1, keepdims=True), 1e-30)
-    columns = torch.tensor(units.T, dtype=torch.float32, device=parts.weight.device)
-    cosines = []
-    for rows in parts.weight.split(READ_ROWS):
-        model.check()
-        own = (rows.float() - mean) * norm.gain.to(mean)
-        own = own - own.mean(1, keepdim=True) if norm.centres else own
-        cosines.append(own @ columns / own.norm(dim=1, keepdim=True).clamp(min=1e-12))
-    whole = torch.cat(cosines).T
-    found = [whole.topk(top_k), (-whole).topk(top_k)]
-    ids = [top.indices.cpu().numpy().astype(np.int32) for top in found]
-    return ids, [to_float32(found[0].values), to_float32(-found[1].values)]

@@ -6,7 +6,8 @@ import torch
 
 from analyses._contrast_math import DIRECTIONS, by_depth, held_out
 from analyses._steer import reference_norms
-from analyses.contrast import cost_steering_vector, make_steering_vector, run_steering_vector, token_direction
+from analyses.contrast import cost_steering_vector, make_steering_vector, run_steering_vector
+from analyses.direction_words import token_direction
 from tests.tiny import PROMPT
 
 POSITIVE = [PROMPT[:7], PROMPT[3:9], PROMPT[2:6]]  # in both groups are texts of four tokens: they run together
