@@ -124,8 +124,11 @@ def _step_of_address(steps: tuple[int, ...]) -> int:
 
 
 def _draw_prompt() -> str:
-    """Example and prompt. The text is taken over on the button, on Ctrl+Enter, or when anything else is clicked ("Write" on a page
-    would else go on with the old text), not while it is typed."""
+    """Example and prompt.
+
+    The text is taken over on the button, on Ctrl+Enter, or when anything else is clicked, not while it is typed: "Write" on a
+    page would else go on with the old text.
+    """
 
     def use_example() -> None:
         chosen = st.session_state["frame.example"]
