@@ -12,9 +12,7 @@ from analyses.steering_sweep import BREAKS_NATS, SteeringSweep
 from app.ui.token_text import percent
 from app.views.steering_choices import Setting
 
-HARM_NATS = (
-    0.5  # a rise of the loss on neutral text up to this counts as little; about half of what a lost layer costs
-)
+HARM_NATS = 0.5  # a rise of the loss on neutral text up to this counts as little; about half of what a lost layer costs
 NAMES = {"baseline": "baseline", "steered": "steered", "random": "random, same size"}
 
 
@@ -122,7 +120,9 @@ def range_words(sweep: SteeringSweep, layer: int) -> str:
     rows = list(working_columns(sweep))
     near = int(np.argmin(np.abs(sweep.layers - layer)))
     span = rows[near]
-    words = "at no coefficient tried" if span is None else f"from {coefficients[span[0]]:g} to {coefficients[span[1]]:g}"
+    words = (
+        "at no coefficient tried" if span is None else f"from {coefficients[span[0]]:g} to {coefficients[span[1]]:g}"
+    )
     said = (
         f"Little damage before layer {sweep.layers[near]}: {words}, where the loss on neutral text rises by less than "
         f"{HARM_NATS:g} nats per token (outlined for every layer); from {BREAKS_NATS:g} nats on text falls apart."
