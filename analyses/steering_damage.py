@@ -1,6 +1,7 @@
 """What does steering cost? Neutral sentences read by the plain model, the steered one, and one steered at random.
 
-KL(plain || steered) and the rise of the loss are means over every token of eight neutral sentences that has a next one. Every
+KL(plain || steered) and the rise of the loss are means over the tokens of a sentence that have a next one, and of these over
+eight neutral sentences. Every
 position from 1 on is steered, whatever `where` says of a prompt: a neutral sentence stands for text that the model goes on with.
 The control is a random direction of the same length at the same layers.
 

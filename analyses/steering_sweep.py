@@ -6,7 +6,8 @@ A row of the same lengths along a random direction, at the vector's own layer, s
 
 All cells are rows of a few batches that leave the plain run at their layer (analyses/_variants.py), not one forward pass each.
 
-Identity: every cell is what `run_steering` and `run_steering_damage` say of it; coefficient 0 is exactly zero.
+Identity: every cell is what `run_steering` and, on the same neutral texts (by default the first four), `run_steering_damage`
+say of it; coefficient 0 is exactly zero.
 
 Limit: the largest effect is not the best vector: late layers act almost directly on the logits and change words, middle layers
 change what the text is about. Judge by generated text too.

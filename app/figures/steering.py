@@ -65,8 +65,8 @@ def predictions_figure(
         cliponaxis=False,
         showlegend=False,
     )
-    # Room for "12.3 % (was 0.01 %)" at the end of the longest bar.
-    figure.update_xaxes(range=[0, upper * (1.2 if before is None else 1.75)])
+    # Room for "12.3 % (was 0.01 %)" at the end of the longest bar; the same in both, so that equal shares are equally long.
+    figure.update_xaxes(range=[0, upper * 1.75])
     return figure
 
 

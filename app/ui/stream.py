@@ -134,7 +134,9 @@ def _draw_growing(slot: str, draw: Callable[[Stream], None]) -> None:
         st.rerun()  # the whole page: it says other things about what is complete
     bar, button = st.columns([5, 1], vertical_alignment="center")
     bar.progress(stream.told[0], text=stream.told[1])
-    button.button("Stop", key=f"stop.{slot}", on_click=stream.stop, width="stretch", help="Keeps what is there.")
+    button.button(
+        "Stop writing", key=f"stop.{slot}", on_click=stream.stop, width="stretch", help="Keeps what is there."
+    )
     draw(stream)
 
 

@@ -53,7 +53,10 @@ def difference_words(raw: Tokens, chat: Tokens, ended: tuple[bool, bool]) -> str
     """What differs, said with its numbers."""
     marks = sum(chat.special) - sum(raw.special)
     added = len(chat.ids) - len(raw.ids)
-    said = f"The words are the same; the template adds {added:,} tokens around them, {marks:,} of them special. "
+    said = (
+        f"The template adds {added:,} tokens, {marks:,} of them special; the others name the roles or are text of its own, "
+        "such as a system message. "
+    )
     if ended[1] and not ended[0]:
         return (
             said

@@ -58,9 +58,11 @@ def draw_page(frame: Frame, settings: Settings, pressed: bool, seconds: float, a
     if _asks_for_more(stream, settings):
         was = words_of_params(dict(stream.request.params))
         say_note(f'Below is a text with other settings: {was}. Press "Write" for these: {settings.words}.')
-    with sentence:
-        finding([finding_words(stream, rows_of(stream))], key="finding")
     draw_stream(SLOT, partial(draw_rows, frame.model.vocabulary))
+    with (
+        sentence
+    ):  # after the last look at the stream: it may have ended in between, and the two must not contradict each other
+        finding([finding_words(stream, rows_of(stream))], key="finding")
     if not stream.running:
         _draw_finished(frame, settings, stream)
     draw_chat(frame, settings)

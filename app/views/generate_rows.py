@@ -115,10 +115,11 @@ def draw_rows(vocabulary: Vocabulary, stream: Stream) -> None:
             if not stream.running:
                 st.rerun()
     if rows:
+        stronger = "Lighter" if st.context.theme.type == "dark" else "Darker"  # little is near the background
         kept = " A dashed box was kept from before." if rows[0].kept else ""
         say_note(
-            f"The stronger the colour, the more probable the token taken was (0 to 100 %).{kept} Choose a token to see what "
-            "else could follow."
+            f"{stronger}: the token taken was more probable, from 0 to 100 %.{kept} Choose a token to see what else could "
+            "follow."
         )
 
 

@@ -45,7 +45,7 @@ def draw_step(frame: Frame, stream: Stream, row: Row, place: int) -> tuple[int, 
         for name, usual in (("temperature", 0.0), ("top_k", 0), ("top_p", 1.0))
     }
     if settings["temperature"]:
-        _draw_reshaped(result, ids, labels, probability, settings)
+        _draw_reshaped(result, ids, labels, probability, settings, kept=place < len(row.kept))
     else:
         target = int(np.flatnonzero(ids == came)[0])
         figure = next_token_figure(labels, probability, ids=ids.tolist(), target=target)
@@ -54,16 +54,19 @@ def draw_step(frame: Frame, stream: Stream, row: Row, place: int) -> tuple[int, 
     return _choose_another(ids, labels, probability, row, place)
 
 
-def _draw_reshaped(result: Any, ids: Any, labels: list[str], probability: Any, settings: dict[str, Any]) -> None:
+def _draw_reshaped(
+    result: Any, ids: Any, labels: list[str], probability: Any, settings: dict[str, Any], *, kept: bool
+) -> None:
     reshaped = reshape_distribution(result.logits, **settings)
     figure = sampling_figure(labels, probability, reshaped.probability[ids], ids=ids.tolist())
     show_figure(
         figure, key="generate.next.sampled", alt="What could follow here, before and after the sampling settings"
     )
     tokens = "1 token" if reshaped.n_kept == 1 else f"{reshaped.n_kept:,} tokens"
+    written = "of the text after it; this token was kept from before" if kept else "this text was written with"
     st.caption(
         f"{tokens} of {len(result.logits):,} could be drawn here, {in_bits(reshaped.entropy_nats):.2f} bits, with the settings "
-        "this text was written with."
+        f"{written}."
     )
 
 

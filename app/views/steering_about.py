@@ -4,11 +4,13 @@ import numpy as np
 import streamlit as st
 
 from analyses.contrast import Contrast
+from analyses.direction_words import DirectionWords
 from analyses.steering import Steering
 from analyses.steering_damage import SteeringDamage
 from analyses.steering_vector import SteeringVector, random_vector_like, save_vector
 from app.figures.steering import depth_figure, separation_figure
 from app.ui.frame import Frame
+from app.ui.run import run
 from app.ui.token_text import shorten, visible
 from app.ui.words import literal, say_note, show_figure, show_table
 from app.views.next_token import labels_of
@@ -18,7 +20,7 @@ from app.views.steering_words import file_name
 LISTED = 10
 
 
-def draw_vector(frame: Frame, chosen: Chosen, steering: Steering, damage: SteeringDamage) -> None:
+def draw_vector(frame: Frame, chosen: Chosen, steering: Steering, damage: SteeringDamage, seed: int) -> None:
     """Numbers, words, texts, and the file."""
     st.header(
         "The vector",
@@ -31,15 +33,15 @@ def draw_vector(frame: Frame, chosen: Chosen, steering: Steering, damage: Steeri
         f", read at the {'last token' if vector.read == 'last' else 'mean over tokens from 1'}" if vector.read else ""
     )
     st.markdown(f"**{literal(chosen.name)}**, layer {vector.layer}.{literal(made)}{'.' if made else ''}")
-    _draw_numbers(vector, float(steering.reference_norms[vector.layer]))
+    _draw_numbers(vector, float(steering.reference_norms[vector.layer]), seed)
     _draw_words(frame, chosen, damage)
     if chosen.contrast is not None and len(chosen.contrast.positive):
         _draw_texts(chosen, chosen.contrast)
     _draw_file(chosen)
 
 
-def _draw_numbers(vector: SteeringVector, usual: float) -> None:
-    cosine = vector.cosine(random_vector_like(vector))
+def _draw_numbers(vector: SteeringVector, usual: float, seed: int) -> None:
+    cosine = vector.cosine(random_vector_like(vector, seed))
     length, stream, control = st.columns(3)
     length.metric("Length (the stream's own units)", f"{vector.norm:.3g}")
     stream.metric(f"The stream's mean length, layer {vector.layer}", f"{usual:.3g}")
@@ -61,21 +63,39 @@ def _draw_words(frame: Frame, chosen: Chosen, damage: SteeringDamage) -> None:
                 up, down = chosen.contrast.promoted_ids[depth], chosen.contrast.suppressed_ids[depth]
                 columns[f"promotes, read at {name}"] = labels_of(frame.model, up[:LISTED])
                 columns[f"suppresses, read at {name}"] = labels_of(frame.model, down[:LISTED])
+    elif (outcome := _read(frame, chosen)) is not None:
+        columns["promotes, read directly"] = labels_of(frame.model, outcome.promoted_ids)
+        columns["suppresses, read directly"] = labels_of(frame.model, outcome.suppressed_ids)
     columns["raises in neutral text"], columns["lowers in neutral text"] = raised, lowered
     rows = max(map(len, columns.values()))
     if rows:
         show_table({name: [*map(shorten, cells), *[""] * (rows - len(cells))] for name, cells in columns.items()})
     said = (
         "Promotes and suppresses: the tokens whose row of the unembedding, after the final norm's gain, is most and least like "
-        "the direction. At middle depths this says little, because the layers after it read the direction first; the difference "
-        "of the same texts at the last depth often names the contrast. "
-        if chosen.contrast is not None
-        else "A loaded vector or a sum is not read through the unembedding here. "
+        "the direction. At middle depths this says little, because the layers after it read the direction first"
+    )
+    said += (
+        ". "
+        if chosen.contrast is None
+        else "; the difference of the same texts at the last depth often names the contrast. "
     )
     say_note(
         f"{said}Raises and lowers: tokens whose mean probability in the eight neutral sentences changes by the largest factor "
-        "with the settings above."
+        "with the settings above, among those that have at least 1 in 5,000 before or after."
     )
+
+
+def _read(frame: Frame, chosen: Chosen) -> DirectionWords | None:
+    """What a loaded vector or a sum reads as; one made from texts or a token brings it along."""
+    outcome = run(
+        "direction_words",
+        (),
+        slot="steer.words",
+        model=frame.model.config.fingerprint,
+        vector=chosen.vector.wire,
+        top_k=LISTED,
+    )
+    return None if outcome is None or outcome.stale else outcome.result
 
 
 def _draw_texts(chosen: Chosen, contrast: Contrast) -> None:
@@ -95,7 +115,9 @@ def _draw_texts(chosen: Chosen, contrast: Contrast) -> None:
         else f"{share:.0%} of the texts are on their side of a direction made without them (the others are open marks)."
     )
     with_pairs = (
-        "" if np.isnan(contrast.explained) else f" {contrast.explained:.0%} of the pairs' difference lies along it."
+        ""
+        if np.isnan(contrast.explained)
+        else f" {contrast.explained:.0%} of the pairs' squared difference lies along it."
     )
     say_note(
         f"Each mark is a text. {words}{with_pairs} In {len(contrast.direction):,} dimensions any few texts can be told apart, so "

@@ -173,7 +173,7 @@ def _choose_more(model: ModelInfo) -> tuple[str, str, bool, int | None, int]:
         key="beyond",
         bind="query-params",
         disabled=mode == "project_out",
-        help="There most models write broken text; the slider then ends at ±1.5.",
+        help="There the embedded model writes broken text; the slider then ends at ±1.5.",
     )
     n_layers = model.config.n_layers
     if (st.session_state.get("steer_last") or 0) >= n_layers:  # another model has fewer layers

@@ -15,6 +15,7 @@ from app.views.steering_vectors import MAX_KEPT, Chosen, Kept, find_vector, keep
 
 READ_WORDS = {"mean": "mean over tokens from 1", "last": "last token"}
 METHOD_WORDS = {"difference": "difference of the means", "principal": "principal direction of the pairs"}
+FIELDS = {"positive": "Towards", "negative": "Away from"}
 SIGNS = ("plus", "minus", "without")
 _ERROR, _SLOT = "steer.make_error", "steer.make"
 
@@ -65,8 +66,13 @@ def _from_texts(model: ModelInfo) -> None:
             made = st.selectbox("Made as", METHODS, format_func=METHOD_WORDS.__getitem__, key="steer.method")
         if st.form_submit_button("Make the vector"):
             groups = {"positive": _lines(positive), "negative": _lines(negative)}
+            if empty := next((name for key, name in FIELDS.items() if not groups[key]), None):
+                say_error(f'needs at least one text in "{empty}"; found none; write one a line.')
+                return
             if long := next((key for key, lines in groups.items() if len(lines) > MAX_TEXTS), None):
-                say_error(f"needs at most {MAX_TEXTS} texts in a group; found {len(groups[long])}; leave some out.")
+                say_error(
+                    f'needs at most {MAX_TEXTS} texts in "{FIELDS[long]}"; found {len(groups[long])}; leave some out.'
+                )
                 return
             _make(model, called, {**groups, "layer": at, "read": how, "method": made})
 
@@ -80,7 +86,7 @@ def _from_token(model: ModelInfo) -> None:
                 key="steer.token_text",
                 placeholder="·wedding",
                 help="Exactly one token; most words begin with a space: write it as a space or as ·. The direction is the "
-                "one that raises this token's logit most when it is added before the readout.",
+                "one that raises this token's logit most against the mean of all logits, with the final norm's divisor held.",
             )
         with layer:
             at = _layer_field(model, "steer.token_layer")

@@ -46,6 +46,8 @@ def draw_now(frame: Frame, setting: Setting, text: Text, plain: NextToken, steer
     upper = next(upper for upper in UPPERS if largest <= upper or upper == UPPERS[-1])
     before = _shares(plain.logits, ids)
     names = ("baseline", "steered")
+    whose = "yours" if text.own else "the example's; choose yours in More"
+    st.markdown(f"After {literal(_end_of(text))} ({whose}):")
     for place, name, (listed, probability) in zip(st.columns(2), names, tops, strict=True):
         with place:
             heading = "**Baseline**" if name == "baseline" else f"**Steered**: {literal(setting.in_words)}"
@@ -61,11 +63,16 @@ def draw_now(frame: Frame, setting: Setting, text: Text, plain: NextToken, steer
                 upper=upper,
             )
             show_figure(figure, key=f"steer.top.{name}", alt=f"Most probable next tokens, {name}")
-    shown = "" if text.own else ", the example's prompt"
-    st.caption(
-        f"After {literal(_end_of(text))}{shown}. {size_words(setting, steered, len(text.ids))}"
-        f"{' Green: target words, pink: the words they are compared with.' if setting.targets else ''}"
-    )
+    drawn = {*plain.ids.tolist(), *ids.tolist()}
+    colours = [
+        f"{colour}: {name}"
+        for colour, name, words in (
+            ("Green", "target words", setting.targets),
+            ("Pink", "the words they are compared with", setting.against),
+        )
+        if drawn & set(words)
+    ]
+    st.caption(" ".join([size_words(setting, steered, len(text.ids)), *(f"{each}." for each in colours)]))
 
 
 def draw_hint(frame: Frame, chosen: Chosen) -> None:
@@ -80,8 +87,9 @@ def draw_hint(frame: Frame, chosen: Chosen) -> None:
         return
     low, high = example.working
     st.caption(
-        f"**Look for:** {literal(example.look_for)} Measured over {len({example.prompt, *example.prompts})} prompts: at "
-        f"{example.coefficient:g} the targets gain {example.effect_nats:.1f} nats, and it works from {low:g} to {high:g}."
+        f"**Look for:** {literal(example.look_for)} On average over {len(example.prompts)} prompts, at {example.coefficient:g} "
+        f"the targets' log-odds rise by {example.effect_nats:.1f} nats; from {low:g} to {high:g} it has an effect and the text "
+        "that it writes stays whole."
     )
 
 
@@ -108,9 +116,10 @@ def draw_costs(frame: Frame, setting: Setting, steering: Steering, damage: Steer
         "What it costs",
         help="Damage is what the vector does to eight plain sentences that have nothing to do with it: KL says how far the "
         "predictions move, the loss how much more surprised the model is, both in nats per token. A random vector of the same "
-        "size says how much of it is the size's doing.",
+        "size says how much of it is the size's doing. Every token of these sentences from 1 on is steered, whatever is chosen "
+        "for the prompt.",
     )
-    show_table(cost_table(steering, damage))
+    show_table(cost_table(steering, damage, setting.mode))
     targets, against = (_tokens(frame, ids) for ids in (setting.targets, setting.against))
     if setting.targets:
         say_note(

@@ -62,7 +62,7 @@ def _draw_measured(frame: Frame, chosen: Chosen, setting: Setting, text: Text, s
     draw_costs(frame, setting, *costs)
     stream = draw_writing(frame, chosen, setting, text)
     sweep = draw_sweep(frame, chosen, setting, text)
-    draw_vector(frame, chosen, *costs)
+    draw_vector(frame, chosen, *costs, setting.seed)
     draw_projection(setting, costs[0])
     _draw_export(frame, chosen, setting, text, (*costs, stream, sweep))
 

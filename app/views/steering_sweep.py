@@ -6,7 +6,7 @@ import numpy as np
 import plotly.graph_objects as go
 import streamlit as st
 
-from analyses.steering_sweep import BREAKS_NATS, SteeringSweep
+from analyses.steering_sweep import BREAKS_NATS, TEXTS, SteeringSweep
 from app.figures.steering import sweep_figure
 from app.figures.theme import text_colour
 from app.ui.controls import run_when_asked
@@ -37,8 +37,8 @@ def draw_sweep(frame: Frame, chosen: Chosen, setting: Setting, text: Text) -> St
     """The two heat maps, once they are asked for."""
     st.header(
         "Where does it work, and where does it break?",
-        help="The vector is added at one layer with one coefficient at a time. Effect: what the targets gain at the end of the "
-        "prompt. Damage: how much the loss on neutral sentences rises.",
+        help="The vector is added at one layer with one coefficient at a time. Effect: how much the log-odds of the targets "
+        "rise at the end of the prompt. Damage: how much the loss on neutral sentences rises.",
     )
     if setting.mode != "add":
         st.caption("The sweep adds the vector: choose that in More.")
@@ -72,6 +72,7 @@ def draw_sweep(frame: Frame, chosen: Chosen, setting: Setting, text: Text) -> St
         _draw(sweep, sweep.loss_change_nats, setting, name="damage", title=title, upper=BREAKS_NATS, signed=False)
     st.caption(
         f"{range_words(sweep, setting.layers[0])} {random_words(sweep)} Colours end at ±{ends:g} and at {BREAKS_NATS:g}. "
+        f"Damage is measured on the first {TEXTS} of the eight sentences here, so it differs a little from the table above. "
         "The ring is where the sliders stand. Click a cell to put it there."
     )
     with st.expander("The numbers: every layer and coefficient"):

@@ -13,32 +13,47 @@ from app.ui.token_text import percent
 from app.views.steering_choices import Setting
 
 HARM_NATS = 0.5  # a rise of the loss on neutral text up to this counts as little; about half of what a lost layer costs
-NAMES = {"baseline": "baseline", "steered": "steered", "random": "random, same size"}
+CONTROLS = {"add": "a random vector of the same size", "project_out": "the same share along a random direction"}
+
+
+def run_names(mode: str) -> dict[str, str]:
+    """The three runs as a table calls them."""
+    return {
+        "baseline": "baseline",
+        "steered": "steered",
+        "random": "random, same size" if mode == "add" else "random, same share",
+    }
 
 
 def finding_words(setting: Setting, steering: Steering, damage: SteeringDamage) -> str:
     """The computed sentence about what is steered now."""
     if not setting.amount:
-        return "At 0 nothing is added: this is the model itself, and every number below is exactly its own."
+        return (
+            "At 0 nothing is added: this is the model itself, and its predictions, costs and texts are exactly its own."
+        )
     start = f"At {setting.amount:g}" if setting.mode == "add" else f"With {100 * setting.amount:.0f} % of it taken out"
-    loss = float(damage.loss_change_nats[1])
-    neutral = f"neutral text {'loses' if loss >= 0 else 'gains'} {abs(loss):.2g}"
-    broken = " The text breaks here." if loss > BREAKS_NATS else ""
+    loss, random_loss = (float(change) for change in damage.loss_change_nats[1:3])
+    everywhere = "" if setting.where == "both" else ", steered at every token,"
+    neutral = f"the loss on neutral text{everywhere} {_rises(loss)} ({random_loss:+.2g})"
+    broken = " The text breaks here." if loss > BREAKS_NATS and setting.where != "prompt" else ""
+    if steering.n_steered == 0:
+        return f"{start} this prompt's prediction stays as it is, because none of its tokens is steered; {neutral}.{broken}"
+    control = f"{CONTROLS[setting.mode]}: "
     if steering.target_ids:
-        _, steered, random = steering.log_odds_change
-        verb = "gain" if steered >= 0 else "lose"
-        control = f"a random vector of the same size {verb_of(random)} {abs(random):.2g}"
-        return f"{start} the target words {verb} {abs(steered):.2g} nats; {neutral}; {control}.{broken}"
+        _, steered, random = (float(change) for change in steering.log_odds_change)
+        effect = f"the log-odds of the target words {_rises(steered, plural=True)} ({control}{random:+.2g})"
+        return f"{start} {effect}; {neutral}.{broken}"
     _, steered, random = projection_change(steering)
     return (
-        f"{start} the last stream moves {steered:+.2f} of its usual length along the vector; {neutral} nats; with a random "
-        f"vector of the same size it moves {random:+.2f}.{broken}"
+        f"{start} the last stream moves {_signed(steered)} of its usual length along the vector ({control}"
+        f"{_signed(random)}); {neutral}.{broken}"
     )
 
 
-def verb_of(change: float) -> str:
-    """What one thing does."""
-    return "gains" if change >= 0 else "loses"
+def _rises(change: float, *, plural: bool = False) -> str:
+    """A change as a verb with its amount."""
+    verb = "rise" if change >= 0 else "fall"
+    return f"{verb if plural else verb + 's'} by {abs(change):.2g} nats"
 
 
 def projection_change(steering: Steering) -> list[float]:
@@ -64,13 +79,15 @@ def size_words(setting: Setting, steering: Steering, n_tokens: int) -> str:
     else:
         usual = f"{abs(setting.amount):g} times the stream's mean length at each layer"
     back = ", turned round" if setting.amount < 0 else ""
-    beyond = f" Beyond ±{WORKING[1]:g} text usually breaks." if abs(setting.amount) > WORKING[1] else ""
+    beyond = (
+        f" Beyond ±{WORKING[1]:g} the embedded model's text usually breaks." if abs(setting.amount) > WORKING[1] else ""
+    )
     return f"A vector of length {size} ({usual}){back} is added to {tokens}.{beyond}"
 
 
-def cost_table(steering: Steering, damage: SteeringDamage) -> dict[str, list[str]]:
+def cost_table(steering: Steering, damage: SteeringDamage, mode: str) -> dict[str, list[str]]:
     """Effect and damage of the three runs."""
-    columns = {"run": [NAMES[name] for name in steering.runs]}
+    columns = {"run": [run_names(mode)[name] for name in steering.runs]}
     if steering.target_ids:
         columns["target log-odds (nats)"] = [f"{value:.2f}" for value in steering.log_odds]
         columns["change"] = [_signed(value) for value in steering.log_odds_change]
@@ -129,7 +146,7 @@ def range_words(sweep: SteeringSweep, layer: int) -> str:
     )
     best = strongest(sweep)
     if best is None:
-        return said
+        return f"{said} Nothing rises within the outlines."
     at, coefficient, effect = best
     unit = "nats" if sweep.unit.startswith("log-odds") else "lengths"
     return (
@@ -138,12 +155,17 @@ def range_words(sweep: SteeringSweep, layer: int) -> str:
 
 
 def strongest(sweep: SteeringSweep) -> tuple[int, float, float] | None:
-    """Layer, coefficient and effect of the largest effect that leaves neutral text alone."""
-    fine = (sweep.loss_change_nats < HARM_NATS) & np.isfinite(sweep.effect)
-    if not fine.any():
+    """Layer, coefficient and effect of the largest effect within the outlines; None where nothing rises there."""
+    order = np.argsort(sweep.coefficients)
+    inside = np.zeros(sweep.effect.shape, dtype=bool)
+    for row, span in enumerate(working_columns(sweep)):
+        if span is not None:
+            inside[row, order[span[0] : span[1] + 1]] = True
+    effect = np.where(inside & np.isfinite(sweep.effect), sweep.effect, -np.inf)
+    row, column = np.unravel_index(int(effect.argmax()), effect.shape)
+    if not effect[row, column] > 0:
         return None
-    row, column = np.unravel_index(int(np.where(fine, sweep.effect, -np.inf).argmax()), fine.shape)
-    return int(sweep.layers[row]), round(float(sweep.coefficients[column]), 3), float(sweep.effect[row, column])
+    return int(sweep.layers[row]), round(float(sweep.coefficients[column]), 3), float(effect[row, column])
 
 
 def code_lines(chosen: Any, setting: Setting, prompt: str | None, bos: str) -> str:
@@ -191,7 +213,9 @@ def _reach(places: Sequence[int], fine: Sequence[bool]) -> int | None:
 
 
 def _signed(value: float, digits: int = 2) -> str:
-    return "0" if value == 0 else f"{value:+.{digits}f}"
+    """With its sign; what rounds to nothing has none."""
+    rounded = round(value, digits)
+    return "0" if value == 0 else f"{rounded:+.{digits}f}" if rounded else f"{0:.{digits}f}"
 
 
 def _share(value: float) -> str:

@@ -19,7 +19,7 @@ from app.views.generate_choices import GREEDY, MAX_SEED, SAMPLED
 from app.views.steering_choices import Setting
 from app.views.steering_prompt import Text
 from app.views.steering_vectors import Chosen
-from app.views.steering_words import NAMES, written_table
+from app.views.steering_words import run_names, written_table
 
 NEW_TOKENS = 40
 SLOT = "steer.write"
@@ -33,6 +33,7 @@ class About:
     shown: tuple[Any, ...]  # model, prompt
     words: str
     targets: tuple[int, ...]
+    names: tuple[str, ...]  # of the texts
 
 
 def draw_writing(frame: Frame, chosen: Chosen, setting: Setting, text: Text) -> Stream | None:
@@ -48,7 +49,9 @@ def draw_writing(frame: Frame, chosen: Chosen, setting: Setting, text: Text) -> 
     if stream is not None and stream.note.shown != shown:
         stream = None
     if pressed and params is not None:
-        note = About(shown, f"{chosen.name}, {setting.in_words}", setting.targets)
+        note = About(
+            shown, f"{chosen.name}, {setting.in_words}", setting.targets, tuple(run_names(setting.mode).values())
+        )
         stream = start_stream("generation", text.ids, slot=SLOT, model=shown[0], note=note, **params)
     if stream is None:
         return None
@@ -61,10 +64,10 @@ def draw_writing(frame: Frame, chosen: Chosen, setting: Setting, text: Text) -> 
         say_error(stream.failure.message)
     if stream.fields is None or not len(stream.fields["row_ids"]):
         return None
-    show_table(written_table(rows_of(stream), stream.note.targets, list(NAMES.values())))
+    show_table(written_table(rows_of(stream), stream.note.targets, stream.note.names))
     say_note(
         "Distinct-1 and distinct-2: share of different tokens, and of different pairs; repeated 4-grams: runs of four tokens "
-        "that stood there before. A loop has few distinct pairs. Forty tokens are one sample: try other prompts and seeds."
+        "that stood there before. A loop has few distinct pairs. A text is one sample: try other prompts and seeds."
     )
     return stream
 
@@ -101,7 +104,7 @@ def _choose(frame: Frame, chosen: Chosen, setting: Setting, text: Text) -> tuple
         say_note(why)
     else:
         seconds = seconds_of("generation", text.ids, model=frame.model.config.fingerprint, **params)
-        st.caption(f"{NEW_TOKENS} tokens each; {about(seconds)} here.")
+        st.caption(f"At most {params['max_new_tokens']} tokens each; {about(seconds)} here.")
     return params, pressed
 
 
@@ -127,7 +130,7 @@ def _draw_columns(frame: Frame, stream: Stream) -> None:
     if stream.fields is None:
         return
     marks = words_of(frame, stream.note.targets)
-    for place, name, text in zip(st.columns(3), NAMES.values(), stream.fields["row_text"], strict=True):
+    for place, name, text in zip(st.columns(3), stream.note.names, stream.fields["row_text"], strict=True):
         with place:
             st.markdown(f"**{name}**")
             st.markdown(as_text(text, marks))

@@ -76,6 +76,6 @@ def test_raw_and_chat_are_told_apart_by_their_tokens_and_their_ends():
     raw = SimpleNamespace(ids=(1, 2), special=(False, False))
     chat = SimpleNamespace(ids=(9, 1, 2, 9, 3), special=(True, False, False, True, False))
     said = difference_words(raw, chat, (False, True))
-    assert said.startswith("The words are the same; the template adds 3 tokens around them, 2 of them special.")
+    assert said.startswith("The template adds 3 tokens, 2 of them special;")
     assert said.endswith("in the template the model ends its turn by itself.")
     assert difference_words(raw, chat, (False, False)).endswith("Both were cut off at the number of tokens.")

@@ -9,6 +9,7 @@ import analyses
 from analyses import (
     load_vector,
     make_steering_vector,
+    run_direction_words,
     run_generation,
     run_next_token,
     run_steering,
@@ -20,6 +21,9 @@ from analyses.model import load_model
 from analyses.steering_examples import STEERING_EXAMPLES
 from analyses.steering_sweep import SteeringSweep
 from analyses.steering_vector import SteeringVector
+from app.backend import get_backend
+from app.ui.token_text import visible
+from app.ui.words import literal
 from app.views.steering_vectors import read_recipe, write_recipe
 from app.views.steering_words import range_words, strongest, working_columns
 from app.views.steering_write import as_text
@@ -111,10 +115,15 @@ def test_a_link_brings_the_vector_and_the_words_and_the_finding_is_the_librarys(
     ids = run_tokenization(model, TEXT).ids
     expected = run_steering(model, ids, vector, coefficient=0.4, targets=targets, against=against)
     _, effect, random = expected.log_odds_change
-    loss = run_steering_damage(model, vector, coefficient=0.4).loss_change_nats[1]
-    assert f"the target words {'gain' if effect >= 0 else 'lose'} {abs(effect):.2g} nats" in sentence(app)
-    assert f"neutral text {'loses' if loss >= 0 else 'gains'} {abs(loss):.2g};" in sentence(app)
-    assert f"a random vector of the same size {'gains' if random >= 0 else 'loses'} {abs(random):.2g}." in sentence(app)
+    _, loss, random_loss = run_steering_damage(model, vector, coefficient=0.4).loss_change_nats
+    assert f"log-odds of the target words {'rise' if effect >= 0 else 'fall'} by {abs(effect):.2g} nats" in sentence(
+        app
+    )
+    assert f"(a random vector of the same size: {random:+.2g});" in sentence(app)
+    assert (
+        f"loss on neutral text {'rises' if loss >= 0 else 'falls'} by {abs(loss):.2g} nats ({random_loss:+.2g})."
+        in sentence(app)
+    )
     monkeypatch.setattr(analyses, "load_model", lambda *names, **options: model)
     names = {}
     exec(compile(app.code[-1].value, "exported.py", "exec"), names)
@@ -177,6 +186,14 @@ def test_a_vector_is_made_in_the_form_and_wrong_input_keeps_the_one_before(page,
     second = make_steering_vector(model, **other.texts | {"layer": round(other.layer / 30 * model.config.n_layers)})
     left = vector.project_out(second.at(1))
     assert f"{left.norm:.3g}" in [metric.value for metric in app.metric]
+    words = run_direction_words(model, left, top_k=10)
+    read = next(t.value for t in app.table if "promotes, read directly" in t.value)
+    for column, ids in (
+        ("promotes, read directly", words.promoted_ids),
+        ("suppresses, read directly", words.suppressed_ids),
+    ):
+        pieces = [get_backend().status().model.vocabulary.piece(int(i)) for i in ids]
+        assert read[column].tolist() == [literal(visible(piece)) for piece in pieces]
     assert "recipe" not in app.query_params
     assert "send its file along" in said(app)
 
@@ -236,6 +253,7 @@ def test_odd_prompts_are_steered_or_said(page, prompt):
     assert sentence(app), "there is always a sentence"
     assert not [error.value for error in app.error]
     assert ("none of the prompt's tokens" in said(app)) == (prompt == "a")
+    assert ("prediction stays as it is, because none of its tokens is steered" in sentence(app)) == (prompt == "a")
     assert (component(app, "finding") is not None) and ("An empty prompt" in sentence(app)) == (prompt == "")
 
 
@@ -272,6 +290,10 @@ def test_the_working_range_ends_before_the_first_harm_on_either_side():
     assert strongest(sweep) == (7, pytest.approx(0.6), 4.0)
     assert "layer 2: from -0.3 to 0.3, where" in range_words(sweep, 3)
     assert "+4 nats, before layer 7 at 0.6" in range_words(sweep, 3)
+    behind = sweep_of([[0, 0.1, 0.4, 0.7, 0.9], [0, 0.6, 0.49, 0.2, 0.1]], [[0, -1, 3, 9, 2], [0, 1, 2, 1, 8]])
+    assert strongest(behind) == (2, pytest.approx(0.3), 3.0), "8 nats lie behind a harm, outside the outline"
+    nothing = sweep_of([[0] * 5] * 2, [[0] * 5] * 2)
+    assert strongest(nothing) is None and "Nothing rises within the outlines." in range_words(nothing, 3)
 
 
 def test_a_written_text_is_shown_literally_with_whole_words_marked():

@@ -37,7 +37,7 @@ def test_a_text_is_written_clicked_and_stopped(app, new_page):
     says(page, "Writing.")
     expect(tokens.nth(4)).to_be_visible()
     assert tokens.count() < 500, "tokens are drawn while more are being written"
-    page.get_by_role("button", name="Stop", exact=True).click()
+    page.get_by_role("button", name="Stop writing", exact=True).click()
     says(page, "Stopped after")
     stopped = int(re.search(r"Stopped after (\d+) tokens", page.locator(".st-key-finding .finding").inner_text())[1])
     expect(tokens).to_have_count(stopped)

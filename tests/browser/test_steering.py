@@ -37,7 +37,7 @@ def opened(new_page, app):
 def test_a_generation_is_steered_a_cell_is_clicked_and_a_vector_saved_and_loaded(opened, tmp_path):
     page = opened("?coefficient=0.45")
     weddings = STEERING_EXAMPLES[0]
-    says(page, "At 0.45 the target words gain ")
+    says(page, "At 0.45 the log-odds of the target words rise by ")
     assert problems(page) == []
     page.get_by_role("button", name="Write", exact=True).click()
     expect(page.get_by_text("repeated 4-grams: runs of four tokens")).to_be_visible(timeout=90_000)
@@ -54,7 +54,7 @@ def test_a_generation_is_steered_a_cell_is_clicked_and_a_vector_saved_and_loaded
     # The first row is layer 0; the sixth of ten columns, from the left, is coefficient 0.15.
     page.mouse.click(box["x"] + box["width"] * 5.5 / 10, box["y"] + box["height"] * 0.5 / 10)
     expect(page).to_have_url(re.compile(r"coefficient=0\.15"))
-    says(page, "At 0.15 the target words")
+    says(page, "At 0.15 the log-odds of the target words")
     wait_idle(page)
 
     with page.expect_download() as saved:
