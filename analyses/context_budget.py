@@ -36,6 +36,8 @@ class ContextBudget:
     names: tuple[str, ...]  # of the parts, oldest first; the first is the instruction, the last the question
     n_tokens: Int32[np.ndarray, " part"]
     n_kept: Int32[np.ndarray, " part"]
+    other_n_tokens: int  # of the other instruction
+    other_n_kept: Int32[np.ndarray, " part"]  # with the other instruction: a longer one can push others out
     window: int
     answer: int  # tokens kept free
     policy: str
@@ -124,6 +126,8 @@ def context_budget_steps(
         names=(*names, "question"),
         n_tokens=np.array(sizes, dtype=np.int32),
         n_kept=np.array(kept[0], dtype=np.int32),
+        other_n_tokens=len(swapped),
+        other_n_kept=np.array(kept[1], dtype=np.int32),
         window=window,
         answer=answer,
         policy=policy,

@@ -121,7 +121,7 @@ def linear_mlp_steps(
         one_matrix=to_float32(single[position]),
         max_error=float((chain - single).abs().max()),
         largest=float(chain.abs().max()),
-        rank=_rank(product),
+        rank=_rank(before, after),
         doubled_two_matrices=doubled[0],
         doubled_identity=doubled[1],
         doubled_own=doubled[2],
@@ -195,11 +195,11 @@ def _sum_error(rows: Any, function: Callable[[Any], Any]) -> float:
     return float((gap / together.norm(dim=-1).clamp(min=1e-12)).double().mean())
 
 
-def _rank(matrix: Any) -> int:
-    """Singular values above rounding."""
+def _rank(before: Any, after: Any) -> int:
+    """Singular values of the product above rounding, in float64: in float32 the smallest ones of a real model are lost in it."""
     import torch
 
-    return int(torch.linalg.matrix_rank(matrix.float()))
+    return int(torch.linalg.matrix_rank(before.cpu().double() @ after.cpu().double()))
 
 
 def _everywhere(model: Any, activation: str) -> list[Pair]:

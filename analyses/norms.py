@@ -263,7 +263,7 @@ def _read(model: Any, ids: tuple[int, ...], chosen: str, names: list[str]) -> tu
     rows = {name: seen[name].reshape(len(ids), -1) for name in same}
     shares = []
     for name in same:
-        wide = rows[name].float()[min(1, len(ids) - 1) :]  # token 0 is often a thousand times larger than all others
+        wide = rows[name].float()[min(1, len(ids) - 1) :]  # token 0 is often a hundred times larger than the others
         shares.append(float((wide.mean(-1).square() / wide.square().mean(-1)).mean()))
     return rows[chosen], seen["after"].reshape(len(ids), -1), shares
 

@@ -40,7 +40,8 @@ class WeightTruncation:
     n_out: int
     ranks: tuple[int, ...]
     loss_nats: Float32[np.ndarray, " rank"]  # per token
-    energy: Float32[np.ndarray, " rank"]  # share of the squared entries that is kept; the mean over the matrices
+    n_cut: Int32[np.ndarray, " rank"]  # matrices that have more than this rank; the others stay whole
+    energy: Float32[np.ndarray, " rank"]  # share of the squared entries that is kept; the mean over those that are cut
     baseline_loss_nats: float
     uniform_loss_nats: float
     singular_values: Float32[np.ndarray, " value"]  # of the one matrix, largest first; empty for all
@@ -124,7 +125,8 @@ def weight_truncation_steps(
         n_out=cuts[0].matrix.weight.shape[1] if alone else 0,
         ranks=wanted,
         loss_nats=np.array(losses, dtype=np.float32),
-        energy=np.array([np.mean([cut.energy(rank) for cut in cuts]) for rank in wanted], dtype=np.float32),
+        n_cut=np.array([sum(len(cut.squares) > rank for cut in cuts) for rank in wanted], dtype=np.int32),
+        energy=np.array([_mean_energy(cuts, rank) for rank in wanted], dtype=np.float32),
         baseline_loss_nats=baseline,
         uniform_loss_nats=float(np.log(config.d_vocab)),
         singular_values=cuts[0].squares.clamp(min=0).sqrt().cpu().numpy().astype(np.float32)
@@ -133,6 +135,12 @@ def weight_truncation_steps(
         rank_90=round(np.mean([cut.rank_for(0.9) for cut in cuts])),
         rank_99=round(np.mean([cut.rank_for(0.99) for cut in cuts])),
     )
+
+
+def _mean_energy(cuts: Sequence[_Cut], rank: int) -> float:
+    """Over the matrices that this rank cuts; 1 where it cuts none."""
+    found = [cut.energy(rank) for cut in cuts if len(cut.squares) > rank]
+    return float(np.mean(found)) if found else 1.0
 
 
 def run_weight_truncation(

@@ -124,10 +124,11 @@ def speed_rows(counted: Counted, setup: Setup) -> dict[str, list[str]]:
     moved = read_per_step_bytes(a, setup.stored) + kv_cache_bytes(a, n, setup.users, setup.bytes_per_value)
     bound = decode_bound(a, card, context=n, users=setup.users, **size)
     least = least_prefill_flops(a, n)
+    width = "d" if a.d_embedding == a.d_model else "e"
     rows = [
         (
             "one more token",
-            f"2 × (block matrices + V × d) + 4 × H × h × tokens seen, at {n:,} tokens",
+            f"2 × (block matrices a token uses + V × {width}) + 4 × H × h × tokens seen, summed over layers, at {n:,} tokens",
             operations(decode_flops(a, n)),
         ),
         (
@@ -137,7 +138,7 @@ def speed_rows(counted: Counted, setup: Setup) -> dict[str, list[str]]:
         ),
         (
             "prefill takes at least",
-            f"{operations(least)} that cannot be left out / {operations(card.flops_per_second)} per second",
+            f"{operations(least)} with the last token alone read out / {operations(card.flops_per_second)} per second",
             f"{three(least / card.flops_per_second)} s",
         ),
         ("read in a decode step", "weights used and cache", write_bytes(moved)),

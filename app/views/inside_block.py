@@ -78,8 +78,14 @@ def position_words(result: PositionWise) -> str:
     before = "exactly 0" if result.attention_before == 0 else powers(f"at most {result.attention_before:.1e}")
     return (
         f"The MLP of layer {result.layer} moves by {result.mlp_change[result.position]:.2f} of its length there, and "
-        f"{exact}. Its attention moves at {n_later} of the {len(later)} later tokens too, and by {before} at earlier ones."
+        f"{exact}. Its attention moves {_others(n_later, len(later), result.position, before)}."
     )
+
+
+def _others(n_later: int, n: int, position: int, before: str) -> str:
+    """Where attention moves besides the changed token."""
+    after = f"at {n_later} of the {n} later tokens too" if n else "at no later token, because there is none"
+    return f"{after}, and by {before} at earlier ones" if position else after
 
 
 def draw_no_activation(frame: Frame, inside: Inside) -> None:

@@ -53,7 +53,7 @@ def draw_norms(frame: Frame, inside: Inside) -> None:
     st.caption(
         "All that separates the two norms is the mean: LayerNorm takes it off (Ba et al. 2016), RMSNorm leaves it in "
         "(Zhang and "
-        "Sennrich 2019). Means over the tokens from 1; token 0 is often a thousand times larger than all others."
+        "Sennrich 2019). Means over the tokens from 1; token 0 is often a hundred times larger than the others."
     )
     asked = run_when_asked(
         "norms",

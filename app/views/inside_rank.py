@@ -108,14 +108,20 @@ def ladder(side: int, *, short: bool) -> list[int]:
 def rank_words(result: WeightTruncation, rank: int) -> str:
     """One rank in a sentence."""
     at = result.ranks.index(rank)
-    what = f"all {result.n_matrices} matrices" if result.part == ALL else f"{result.part} of layer {result.layer}"
+    n_cut = int(result.n_cut[at])
+    what = (
+        f"{n_cut} of {result.n_matrices} matrices" if result.part == ALL else f"{result.part} of layer {result.layer}"
+    )
+    mean = " on average" if result.part == ALL else ""
     kept = ""
+    if result.part == ALL and n_cut < result.n_matrices:
+        kept = f" The other {result.n_matrices - n_cut} have no higher rank and stay whole."
     if result.part != ALL:
         whole = result.n_in * result.n_out
         kept = f" As two thin matrices it takes {int(result.kept_numbers[at]):,} numbers instead of {whole:,}."
     return (
-        f"Rank {rank:,} of {what}: {result.energy[at]:.1%} of the energy is kept, and the loss goes from "
+        f"Rank {rank:,} of {what}: {result.energy[at]:.1%} of the energy is kept{mean}, and the loss goes from "
         f"{result.baseline_loss_nats:.3f} to {float(result.loss_nats[at]):.3f} nats per token "
         f"({float(result.loss_change_nats[at]):+.3f}). "
-        f"90 % of the energy needs rank {result.rank_90:,}, 99 % rank {result.rank_99:,}.{kept}"
+        f"90 % of the energy needs rank {result.rank_90:,}{mean}, 99 % rank {result.rank_99:,}.{kept}"
     )

@@ -93,11 +93,15 @@ def finding_words(text: Text, loss: Loss) -> list[Any]:
 def compared_words(first: tuple[Text, Loss], second: tuple[Text, Loss]) -> str:
     """How far two texts are apart, and how sure that is."""
     (a, x), (b, y) = first, second
+    if a.tokens.ids == b.tokens.ids:
+        return (
+            f"{called(a)} and {called(b)} are the same tokens, so nothing differs: choose another text to compare with."
+        )
     gap = y.mean_nats - x.mean_nats
     words = f"{called(b)} costs {three(y.mean_nats)} nats per token, {three(abs(gap))} {'more' if gap >= 0 else 'less'}"
     bytes_too = ""
     if a.n_bytes and b.n_bytes:
-        bytes_too = f" Per byte: {three(x.bits_per_byte(a.n_bytes))} and {three(y.bits_per_byte(b.n_bytes))} bits."
+        bytes_too = f" Per byte: {three(y.bits_per_byte(b.n_bytes))} and {three(x.bits_per_byte(a.n_bytes))} bits."
     error = difference_error(x.loss_nats, y.loss_nats)
     if math.isnan(error):
         return f"{words} than {called(a)}.{bytes_too}"

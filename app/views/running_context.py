@@ -177,10 +177,22 @@ def context_words(result: ContextBudget) -> str:
             f"{'bit for bit' if result.max_logit_difference == 0 else 'but for rounding'}: largest difference "
             f"{result.max_logit_difference:g}."
         )
-    return words + (
+    change = (
         f"With the other instruction the logits change by up to {result.max_logit_difference:.2f} "
-        f"(KL {result.kl_nats:.3f} nats): it is read."
+        f"(KL {result.kl_nats:.3f} nats)"
     )
+    if "instruction" in gone:
+        return f"{words}The other one is shorter and stays. {change}: it is read, and this one is not."
+    if result.other_n_tokens and not result.other_n_kept[0]:
+        return f"{words}The other instruction is longer and falls out. {change}: this one is read."
+    moved = [
+        name
+        for name, kept, other in zip(result.names[1:], result.n_kept[1:], result.other_n_kept[1:], strict=True)
+        if kept != other
+    ]
+    if moved:
+        return f"{words}{change}, but that is not its doing alone: it is of another length, which moves {', '.join(moved)}."
+    return f"{words}{change}: it is read."
 
 
 def _draw(frame: Frame, result: ContextBudget, parts: list[Part], marks: ChatMarks, choices: dict[str, Any]) -> None:
@@ -212,15 +224,19 @@ def _draw(frame: Frame, result: ContextBudget, parts: list[Part], marks: ChatMar
             else "Marks are what its chat template puts around messages."
         )
     )
-    for place, name, ids, probability in zip(
+    lost = (result.n_tokens[0] > 0 == result.n_kept[0], result.other_n_tokens > 0 == result.other_n_kept[0])
+    for place, name, is_lost, ids, probability in zip(
         st.columns(2),
         (choices["instruction"], choices["other"]),
+        lost,
         (result.top_ids, result.other_top_ids),
         (result.top_probability, result.other_top_probability),
         strict=True,
     ):
         with place:
-            say_note(f"Next token, with the instruction: {name or '(empty)'}")
+            say_note(
+                f"Next token, {'the instruction fell out' if is_lost else 'with the instruction'}: {name or '(empty)'}"
+            )
             figure = next_token_figure(labels_of(frame.model, ids), probability, ids=ids.tolist())
             key = f"running.next.{'first' if ids is result.top_ids else 'other'}"
             show_figure(figure, key=key, alt="Most probable next tokens")

@@ -148,9 +148,10 @@ def _draw_cache(config: ModelConfig, result: Timing) -> None:
         f"= **{per_token:,} bytes per token**."
     )
     show_figure(cache_figure(result), key="running.cache", alt="Bytes of the KV cache, measured and by the formula")
-    window = config.sliding_window
+    window, n_sizes = config.sliding_window, len(result.cache_tokens)
+    times = "once" if n_sizes == 1 else f"at {n_sizes} sizes"
     say_note(
-        f"Weighed at {len(result.cache_tokens)} sizes while it grew; {equal} are exactly what the formula gives. The bytes are "
+        f"Weighed {times} while it grew; {equal} of {n_sizes} exactly what the formula gives. The bytes are "
         "measured from the tensors; the factors are read from the config."
         + (f" A layer with a sliding window of {window} keeps {window - 1} tokens at most." if window else "")
     )

@@ -136,7 +136,7 @@ def facts(config: ModelConfig, result: Timing) -> Mapping[str, list[str]] | None
     ]
     weight = cache_at(result, length)
     weights = config.n_parameters * bytes_per_value(config)
-    rows.append(("all weights", size_words(weights), size_words(weights), READ))
+    rows.append(("all weights", size_words(weights), size_words(weights), f"{COMPUTED} from the parameters"))
     if weight is not None:
         held, formula = weight
         known = f"{MEASURED}, and {COMPUTED}: {'equal' if held == formula else size_words(formula)}"

@@ -52,8 +52,8 @@ def _draw(frame: Frame, text: str) -> None:
     )
     st.caption(
         "The band is where the induction score rises from 5 % to 80 % of its final value. Purple marks the chosen step. "
-        "The same windows and the same random tokens are measured at every step; scores of the one-layer model are "
-        "those of its best head."
+        "The same windows and the same random tokens are measured at every step; scores of the one-layer model and of "
+        f"seed {other.seed} are those of their own best heads."
     )
     film = _ask(frame, choices)
     if film is not None:
@@ -64,7 +64,7 @@ def _draw(frame: Frame, text: str) -> None:
     show_figure(loss_figure(log, control, step), key="training.loss", alt="Training loss and its slope")
     st.caption(
         "The training loss shows the change best, because a quarter of the training windows repeat a passage; the other "
-        "curves use text and tokens that the model has not been trained on."
+        "curves use text that the model has not been trained on, and its tokens in a random order."
     )
     if is_playing() and step == log.checkpoints[-1]:
         st.session_state["training.ended"] = True

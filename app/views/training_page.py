@@ -81,7 +81,7 @@ def _draw_causes(log: TrainingLog) -> None:
         f"Induction score of L{layer}H{head} and loss on the second copy, at step {int(log.marks[-1]):,}; with nothing kept they "
         f"are {float(log.induction[-1, layer, head]):.2f} and {float(log.second_copy_loss_nats[-1]):.1f}. The key needs "
         f"L{below}H{strongest}, the head that looks one token back. Copying: reading a token after the start, each head "
-        f"of layer {layer} raises that same token most for this share of the tokens: {copies}."
+        f"of layer {layer} raises that same token most for this share of the vocabulary's merged tokens: {copies}."
     )
 
 

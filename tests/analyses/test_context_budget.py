@@ -74,6 +74,7 @@ def test_an_instruction_counts_while_it_is_inside_and_is_gone_when_it_is_not(tin
     assert outside.top_ids.tolist() == np.argsort(-logits)[:5].tolist()
     assert outside.top_probability[0] == pytest.approx(np.exp(logits.max()) / np.exp(logits).sum(), abs=1e-5)
     kept = budget(pair.model, 15, "keep the instruction")
+    assert kept.other_n_kept.tolist()[1:] == kept.n_kept.tolist()[1:]
     assert kept.n_kept.tolist() == [3, 0, 2, 5] and kept.max_logit_difference > 0.01
     assert kept.ids.tolist() == [*YES, *second]
 

@@ -150,7 +150,7 @@ def test_the_same_token_again_is_refused(tiny):
 def test_two_matrices_are_one_and_a_gate_is_quadratic(tiny, family):
     found = run_linear_mlp(tiny(family).model, PROMPT, layer=1, compare=False)
     np.testing.assert_allclose(found.two_matrices, found.one_matrix, atol=1e-5 * found.largest)
-    assert found.max_error < 1e-5 * found.largest and found.largest > 0.1 and found.rank == 32
+    assert found.max_error < 1e-5 * found.largest and found.largest > 0.1 and found.rank == 32, "of 32"
     assert found.doubled_two_matrices == pytest.approx(2, abs=1e-4) and found.sum_error_two_matrices < 1e-5
     assert found.doubled_identity == pytest.approx(4 if found.gated else 2, abs=1e-4)
     assert found.sum_error_own > 0.01, "the MLP itself is not linear"
@@ -191,6 +191,18 @@ def test_full_rank_is_the_model_and_rank_zero_is_no_matrix(tiny, family):
         assert 1 <= found.rank_90 <= found.rank_99 <= 32
     assert model.hook_count() == 0
     assert found.n_matrices == (21 if model.config.gated_mlp else 18)
+    assert found.n_cut.tolist() == [found.n_matrices] * 2 + [0, 0]
+
+
+def test_a_matrix_without_more_rank_is_not_cut_and_not_counted(tiny):
+    """Keys and values of two heads of eight have rank 16: at 20 they stay whole, and the energy is that of the others."""
+    pair = tiny("llama")
+    found = run_weight_truncation(pair.model, PROMPT, part="all", ranks=(20,))
+    linear = [m.weight for m in pair.plain.model.layers.modules() if isinstance(m, torch.nn.Linear)]
+    squares = [torch.linalg.svdvals(weight.detach().double()).square() for weight in linear]
+    energy = [float(each[:20].sum() / each.sum()) for each in squares if len(each) > 20]
+    assert (found.n_matrices, found.n_cut.tolist()) == (21, [15]) and len(energy) == 15
+    assert found.energy[0] == pytest.approx(np.mean(energy), abs=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -238,3 +250,11 @@ def test_costs_follow_what_is_asked():
     ):
         assert cost(PROFILE, 100, more).seconds > cost(PROFILE, 100, less).seconds
     assert cost_position_wise(PROFILE, 100, {}).seconds == pytest.approx(4 * PROFILE.forward_seconds(100))
+
+
+def test_the_rank_of_a_product_counts_singular_values_that_float32_would_lose():
+    from analyses.linear_mlp import _rank
+
+    before = torch.diag(torch.tensor([1.0, 1e-3, 1e-4]))
+    assert _rank(before, before) == 3  # 1e-8 of the largest: below float32's rounding, far above float64's
+    assert _rank(before, torch.diag(torch.tensor([1.0, 1.0, 0.0]))) == 2

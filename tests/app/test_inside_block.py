@@ -113,7 +113,10 @@ def test_words_by_hand(model):
     last = norms_words(run_norms(model, (7, 3, 250, 11), place="final", compare=False))
     assert last.startswith("The last norm is an RMSNorm. At token 3 it gets")
     changed = run_position_wise(model, (7, 3, 250, 11), layer=0, position=3)
-    assert "attention moves at 0 of the 0 later tokens too, and by exactly 0 at earlier ones" in position_words(changed)
+    assert (
+        "attention moves at no later token, because there is none, and by exactly 0 at earlier ones"
+        in position_words(changed)
+    )
 
 
 def test_ladders_end_at_the_full_rank(model):

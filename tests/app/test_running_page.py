@@ -55,7 +55,10 @@ def test_the_first_look_measures_little_and_the_button_measures_all(page, real):
     (whole,) = [frame.value for frame in app.dataframe if "prefill_seconds" in frame.value]
     assert whole["tokens"].tolist() == [1, 16, 61] and whole["repeats"].tolist() == [3, 3, 3]
     assert "stored result" not in said(app)
-    assert f"Weighed at {3 + 3 * 3} sizes while it grew; {3 + 3 * 3} are exactly what the formula gives" in said(app)
+    assert (
+        f"Weighed at {3 + 3 * 3} sizes while it grew; {3 + 3 * 3} of {3 + 3 * 3} exactly what the formula gives"
+        in said(app)
+    )
     finished, kept = real.stats().finished, sentence(app)
     app.run()
     assert (sentence(app), real.stats().finished) == (kept, finished), "drawn again, not measured again"

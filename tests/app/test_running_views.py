@@ -124,7 +124,7 @@ def test_every_row_of_the_table_says_how_it_is_known():
     # Prefill: 2 * 100 * 264 + 2 * 300 + 4 * 6 * 100 * 100 = 293,400 FLOPs. Decode: 528 + 600 + 4 * 6 * 101 = 3,552.
     assert rows["FLOPs"][:2] == ("0.00029 GFLOP", "0.0000036 GFLOP")
     assert rows["KV cache"] == ("writes 4.80 kB", "reads 4.80 kB", "measured, and computed: equal")
-    assert rows["all weights"] == ("2.28 kB", "2.28 kB", "read from the config")
+    assert rows["all weights"] == ("2.28 kB", "2.28 kB", "computed from the parameters")
     # 1200 bytes in 0.1 s; 2,280 of weights and 4,800 of cache for every token.
     assert rows["bytes per second from memory"][1] == "12.0 kB/s"
     assert rows["what that allows at most"][1] == "1.7 tokens/s"
@@ -169,13 +169,17 @@ def test_a_batch_in_words():
     assert "4.00 kB, as the formula says" in words and words.endswith("not measured: 8 rows.")
 
 
-def budget(kept, difference=0.0, same=None, names=("instruction", "exchange 1", "question"), sizes=(10, 30, 20)):
+def budget(
+    kept, difference=0.0, same=None, names=("instruction", "exchange 1", "question"), sizes=(10, 30, 20), other=None
+):
     ids = np.arange(sum(kept), dtype=np.int32)
     top, share = np.array([1], np.int32), np.array([0.5], np.float32)
     return ContextBudget(
         names=names,
         n_tokens=np.array(sizes, np.int32),
         n_kept=np.array(kept, np.int32),
+        other_n_tokens=12,
+        other_n_kept=np.array(kept if other is None else other, np.int32),
         window=70,
         answer=15,
         policy="oldest first",
@@ -197,6 +201,15 @@ def test_the_budget_in_words():
     assert gone.endswith("their logits are the same bit for bit: largest difference 0.")
     inside = context_words(budget((10, 30, 20), difference=2.5))
     assert "Everything fits. With the other instruction the logits change by up to 2.50 (KL 0.250 nats)" in inside
+    one_gone = context_words(budget((10, 30, 20), difference=2.5, other=(0, 30, 20)))
+    assert (
+        one_gone.endswith("(KL 0.250 nats): this one is read.")
+        and "The other instruction is longer and falls out" in one_gone
+    )
+    this_gone = context_words(budget((0, 30, 20), difference=2.5, other=(12, 30, 20), same=False))
+    assert this_gone.endswith("it is read, and this one is not.") and "Fell out: instruction." in this_gone
+    moved = context_words(budget((10, 30, 20), difference=2.5, other=(12, 0, 20)))
+    assert moved.endswith("not its doing alone: it is of another length, which moves exchange 1.")
     assert "Both instructions are the same tokens" in context_words(budget((10, 30, 20), same=True))
     assert "lost its first 5 tokens" in context_words(budget((0, 0, 15)))
 

@@ -159,6 +159,13 @@ def test_a_word_that_is_no_single_token_is_named_and_the_others_count(mine, mode
     assert float(table(app, 0)["all targets together"][0].removesuffix(" %")) == pytest.approx(share, rel=0.006)
 
 
+def assert_read_directly(app, words):
+    shown = next(t.value for t in app.table if "promotes, read directly" in t.value)
+    for name, ids in (("promotes", words.promoted_ids), ("suppresses", words.suppressed_ids)):
+        labels = [literal(visible(get_backend().status().model.vocabulary.piece(int(i)))) for i in ids]
+        assert shown[f"{name}, read directly"].tolist() == labels
+
+
 def test_a_vector_is_made_in_the_form_and_wrong_input_keeps_the_one_before(page, model):
     app = page(prompt=TEXT)
     app.text_area(key="steer.positive").set_value("\n".join(RECIPE["positive"]))
@@ -186,14 +193,7 @@ def test_a_vector_is_made_in_the_form_and_wrong_input_keeps_the_one_before(page,
     second = make_steering_vector(model, **other.texts | {"layer": round(other.layer / 30 * model.config.n_layers)})
     left = vector.project_out(second.at(1))
     assert f"{left.norm:.3g}" in [metric.value for metric in app.metric]
-    words = run_direction_words(model, left, top_k=10)
-    read = next(t.value for t in app.table if "promotes, read directly" in t.value)
-    for column, ids in (
-        ("promotes, read directly", words.promoted_ids),
-        ("suppresses, read directly", words.suppressed_ids),
-    ):
-        pieces = [get_backend().status().model.vocabulary.piece(int(i)) for i in ids]
-        assert read[column].tolist() == [literal(visible(piece)) for piece in pieces]
+    assert_read_directly(app, run_direction_words(model, left, top_k=10))
     assert "recipe" not in app.query_params
     assert "send its file along" in said(app)
 
@@ -266,7 +266,7 @@ def test_a_link_with_another_recipe_is_refused_in_three_parts(text):
 
 
 def sweep_of(loss, effect):
-    row = np.zeros(5, np.float32)
+    at_random = dict.fromkeys(("random_effect", "random_kl_nats", "random_loss_change_nats"), np.zeros(5, np.float32))
     return SteeringSweep(
         layers=np.array([2, 7], np.int32),
         coefficients=np.array([0.0, -0.3, 0.3, 0.6, -0.6], np.float32),  # in any order
@@ -275,9 +275,7 @@ def sweep_of(loss, effect):
         kl_nats=np.zeros((2, 5), np.float32),
         loss_change_nats=np.array(loss, np.float32),
         random_layer=2,
-        random_effect=row,
-        random_kl_nats=row,
-        random_loss_change_nats=row,
+        **at_random,
         baseline_log_odds=0.0,
         reference_norms=np.ones(2, np.float32),
     )
@@ -290,10 +288,9 @@ def test_the_working_range_ends_before_the_first_harm_on_either_side():
     assert strongest(sweep) == (7, pytest.approx(0.6), 4.0)
     assert "layer 2: from -0.3 to 0.3, where" in range_words(sweep, 3)
     assert "+4 nats, before layer 7 at 0.6" in range_words(sweep, 3)
-    behind = sweep_of([[0, 0.1, 0.4, 0.7, 0.9], [0, 0.6, 0.49, 0.2, 0.1]], [[0, -1, 3, 9, 2], [0, 1, 2, 1, 8]])
+    behind = sweep_of(sweep.loss_change_nats, [[0, -1, 3, 9, 2], [0, 1, 2, 1, 8]])
     assert strongest(behind) == (2, pytest.approx(0.3), 3.0), "8 nats lie behind a harm, outside the outline"
-    nothing = sweep_of([[0] * 5] * 2, [[0] * 5] * 2)
-    assert strongest(nothing) is None and "Nothing rises within the outlines." in range_words(nothing, 3)
+    assert "Nothing rises within the outlines." in range_words(sweep_of([[0] * 5] * 2, [[0] * 5] * 2), 3)
 
 
 def test_a_written_text_is_shown_literally_with_whole_words_marked():
