@@ -11,8 +11,8 @@ from analyses.loss import Loss, loss_by_context, run_loss
 from analyses.model import load_model
 from analyses.passages import PASSAGES
 from app.figures.loss import context_figure, histogram_figure
-from app.views.loss_choices import Choices, window_words
-from app.views.loss_words import amount, difference_error, in_unit, scale_words, three
+from app.views.loss_choices import Choices, Text, window_words
+from app.views.loss_words import amount, compared_words, difference_error, in_unit, scale_words, three
 from tests.analyses.test_loss import by_hand
 from tests.app.driver import ROOT, component, fine, said, sentence, strip, write
 from tests.tiny import TEXT
@@ -184,3 +184,14 @@ def test_how_a_text_is_read_is_said():
     assert window_words(choices, 100) == "100 tokens, read in one pass."
     assert "in 5 windows" in window_words(choices, 200) and "W − S = 75" in window_words(choices, 200)
     assert isinstance(by_hand([1.0]), Loss)
+
+
+def test_two_texts_are_compared_in_the_order_of_the_sentence(real, model):
+    texts = [Text(name, real.tokenize(text)) for name, text in (("my prompt", TEXT), ("code", TEXT[:30]))]
+    first, second = ((text, run_loss(model, text.tokens.ids)) for text in texts)
+    per_byte = [loss.bits_per_byte(text.n_bytes) for text, loss in (first, second)]
+    assert three(per_byte[0]) != three(per_byte[1])
+    words = compared_words(first, second)
+    assert re.match(rf".*code.* costs {re.escape(three(second[1].mean_nats))} nats per token, ", words)
+    assert f"Per byte: {three(per_byte[1])} and {three(per_byte[0])} bits." in words, "the one named first comes first"
+    assert "are the same tokens" in compared_words(first, first)
