@@ -22,7 +22,7 @@ def test_the_training_plays_to_its_end_and_fits_a_phone(new_page, app):
     assert problems(page) == []
     page.locator(".st-key-training-play label").first.click()
     for step in ("3,000", "3,600", "4,500"):
-        expect(page.get_by_text(re.compile(rf"At step {step} the model gives that"))).to_be_visible(timeout=30_000)
+        expect(page.get_by_text(re.compile(rf"At step {step} the model gives that"))).to_be_visible(timeout=90_000)
     expect(page.locator(".st-key-training-play input")).not_to_be_checked(timeout=30_000)
     expect(page).to_have_url(re.compile(r"train_step=4(%2C|,)?500"))
     page.set_viewport_size({"width": 390, "height": 844})
