@@ -110,8 +110,11 @@ def prefill_flops(config: Any, n_tokens: int) -> int:
     return 2 * n_tokens * matrices + 4 * a.n_layers * a.n_heads * a.d_head * n_tokens**2
 
 
-def least_prefill_flops(config: Any, n_tokens: int) -> int:
-    """The operations that cannot be left out: a token attends to itself and what it sees before; the last is read out."""
+def causal_prefill_flops(config: Any, n_tokens: int) -> int:
+    """Operations of one prompt where masked pairs are spared and the last token alone is read out.
+
+    Not the least possible: in the last block, earlier tokens need their keys and values alone.
+    """
     a, count = read_architecture(config), count_parameters(config)
     _whole(n_tokens=n_tokens)
     pairs = sum(_pairs(n_tokens, window or n_tokens) for window in a.windows)

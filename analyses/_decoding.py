@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float32, Int32
 
-from analyses.sampling import reshape_distribution
+from analyses.sampling import logsumexp_and_entropy, reshape_distribution
 
 MAX_SEED = 2**62
 AFTER_END = -1  # id and rank where a row has ended already
-LOWEST = -1e4  # e to this is zero in float64
 CONTEXT = 8  # tokens before the new ones that tell how their text begins
 
 
@@ -89,15 +88,15 @@ class Written:
 
     def _note(self, row: int, logits: Float32[np.ndarray, " d_vocab"], choice: int) -> None:
         check_finite(logits, self.n)
-        log_total, entropy = normaliser_and_entropy(logits)
+        log_sum, entropy = logsumexp_and_entropy(logits)
         top = largest(logits, self.top_ids.shape[2])
         at = (row, self.n)
         self.ids[at] = choice
         self.rank[at] = (logits > logits[choice]).sum() + (logits[:choice] == logits[choice]).sum()
-        self.log_probability[at] = float(logits[choice]) - log_total
+        self.log_probability[at] = float(logits[choice]) - log_sum
         self.entropy[at] = entropy
         self.top_ids[at] = top
-        self.top_log_probability[at] = logits[top].astype(np.float64) - log_total
+        self.top_log_probability[at] = logits[top].astype(np.float64) - log_sum
 
     def of_row(self, row: int) -> list[int]:
         """The ids of a row, up to its end."""
@@ -132,21 +131,6 @@ def check_finite(logits: Float32[np.ndarray, " d_vocab"], step: int) -> None:
         raise ValueError(
             f"needs logits that are numbers; found {logits.max()} before new token {step}; change the model less."
         )
-
-
-def normaliser_and_entropy(logits: Float32[np.ndarray, " d_vocab"]) -> tuple[float, float]:
-    """What to subtract from a logit for its log-probability, and the entropy in nats; of finite logits.
-
-    Entropy is log sum(e^x) - sum(x e^x) / sum(e^x), which takes one exponential of the vocabulary and no logarithm: a third of
-    the time of going through the probabilities, for every token written.
-    """
-    peak = float(logits.max())
-    shifted = logits.astype(np.float64) - peak
-    mass = np.exp(shifted)
-    total = float(mass.sum())
-    np.maximum(shifted, LOWEST, out=shifted)  # a logit of -inf has no mass
-    mean = float((mass * shifted).sum()) / total  # no BLAS: its threads would go on turning while the model runs
-    return peak + math.log(total), max(0.0, math.log(total) - mean)
 
 
 def largest(logits: Float32[np.ndarray, " d_vocab"], k: int) -> Int32[np.ndarray, " k"]:

@@ -105,11 +105,7 @@ def steering_vector_steps(
     """The steps of `run_steering_vector`: one forward pass per batch of texts of one length."""
     config = model.config
     model.require("readout")
-    layer, *more = read_layers(layer, config.n_layers)
-    if more:
-        raise ValueError(
-            f"needs one layer to read at; found a range from {layer}; give a range when the vector is applied."
-        )
+    layer = _one_layer(layer, config.n_layers)
     check_top_k(top_k, config.d_vocab)
     groups = [] if token is not None else read_groups(model, positive, negative, read, method)
     if token is not None:
@@ -205,6 +201,15 @@ def cost_steering_vector(profile: Profile, n_tokens: int, params: Mapping[str, A
         peak_bytes=profile.forward_bytes(max(lengths)) + 24 * len(lengths) * depths + 16 * profile.d_vocab,
         result_bytes=4 * profile.d_model + 16 * params.get("top_k", 12) + 8 * len(lengths) + 8 * profile.n_layers,
     )
+
+
+def _one_layer(layer: Any, n_layers: int) -> int:
+    first, *more = read_layers(layer, n_layers)
+    if more:
+        raise ValueError(
+            f"needs one layer to read at; found a range from {first}; give a range when the vector is applied."
+        )
+    return first
 
 
 @dataclass(frozen=True, eq=False)

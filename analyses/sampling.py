@@ -21,6 +21,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Float64
 
+LOWEST = -1e4  # e to this is zero in float64
+
 
 @dataclass(frozen=True, eq=False)
 class Sampling:
@@ -70,6 +72,21 @@ def log_softmax(logits: Float[np.ndarray, " d_vocab"]) -> Float64[np.ndarray, " 
     """Natural logarithm of the probabilities, in float64: a sum of 49,152 float32 terms loses its last digits."""
     shifted = logits.astype(np.float64) - float(logits.max())
     return shifted - np.log(np.exp(shifted).sum())
+
+
+def logsumexp_and_entropy(logits: Float[np.ndarray, " d_vocab"]) -> tuple[float, float]:
+    """What a logit exceeds its log-probability by, log sum(e^x), and the entropy; both in nats, in float64.
+
+    The entropy is log sum(e^x) - sum(x e^x) / sum(e^x): one exponential of the vocabulary and no logarithm, a third of the time
+    of going through the probabilities. The largest logit must be finite; one of -inf is a token that cannot be.
+    """
+    peak = float(logits.max())
+    shifted = logits.astype(np.float64) - peak
+    mass = np.exp(shifted)
+    total = float(mass.sum())
+    np.maximum(shifted, LOWEST, out=shifted)  # a logit of -inf has no mass
+    mean = float((mass * shifted).sum()) / total  # no BLAS: its threads would go on turning while the model runs
+    return peak + math.log(total), max(0.0, math.log(total) - mean)
 
 
 def entropy_nats(probability: Float[np.ndarray, " d_vocab"]) -> float:

@@ -20,9 +20,8 @@ st.write(
     "These are models of a tenth of a million parameters, trained on the Python documentation; the model named on the "
     "left is not looked at here. Whoever starts the server can put `tiny-induction` on the list of models "
     "(`STREAMSCOPE_MODELS`): then every page shows it, at any step. A quarter of the training windows repeat a passage: "
-    "without that, no induction appeared within this budget. It is one architecture and two seeds: with one "
-    "of them one head does it (L1H3), with the other (seed 0) two heads share the work (L1H0 and L1H2), and only without both is "
-    "the second copy as hard as before. That the curves change together is correlation; what makes it more here is that "
-    "heads and single paths were taken out. For large models the evidence is correlational (Olsson et al. 2022), and a "
-    "toy shows that this can happen, not that it happens there in the same way."
+    "without that, no induction appeared within this budget. It is one architecture and two seeds, and how many heads "
+    "share the work already differs between these. That the curves change together is correlation; what makes it more "
+    "here is that heads and single paths were taken out. For large models the evidence is correlational (Olsson et al. "
+    "2022), and a toy shows that this can happen, not that it happens there in the same way."
 )

@@ -11,11 +11,11 @@ from analyses._architecture_costs import (
     GIB,
     RESERVE,
     Card,
+    causal_prefill_flops,
     decode_bound,
     decode_flops,
     intensity,
     kv_cache_bytes,
-    least_prefill_flops,
     multi_head_cache_bytes,
     prefill_flops,
     read_per_step_bytes,
@@ -123,7 +123,10 @@ def speed_rows(counted: Counted, setup: Setup) -> dict[str, list[str]]:
     size: dict[str, Any] = dict(stored=setup.stored, bytes_per_value=setup.bytes_per_value)
     moved = read_per_step_bytes(a, setup.stored) + kv_cache_bytes(a, n, setup.users, setup.bytes_per_value)
     bound = decode_bound(a, card, context=n, users=setup.users, **size)
-    least = least_prefill_flops(a, n)
+    causal = causal_prefill_flops(a, n)
+    fits = setup.users <= users_that_fit(
+        a, card_gib=setup.card_gib, n_tokens=n, stored=setup.stored, bytes_per_value=setup.bytes_per_value
+    )
     width = "d" if a.d_embedding == a.d_model else "e"
     rows = [
         (
@@ -137,15 +140,15 @@ def speed_rows(counted: Counted, setup: Setup) -> dict[str, list[str]]:
             operations(prefill_flops(a, n)),
         ),
         (
-            "prefill takes at least",
-            f"{operations(least)} with the last token alone read out / {operations(card.flops_per_second)} per second",
-            f"{three(least / card.flops_per_second)} s",
+            "prefill at the card's full rate",
+            f"{operations(causal)} causal pairs, one readout / {operations(card.flops_per_second)} per second",
+            f"{three(causal / card.flops_per_second)} s",
         ),
         ("read in a decode step", "weights used and cache", write_bytes(moved)),
         (
             "decode at most",
             f"one token per step for {_users(setup.users)}; bandwidth {write_bytes(int(card.bytes_per_second))} per second",
-            f"{three(bound)} tokens/s in all, {three(bound / setup.users)} per user",
+            f"{three(bound)} tokens/s in all, {three(bound / setup.users)} per user" if fits else "does not fit",
         ),
         (
             "operations per byte",

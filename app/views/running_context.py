@@ -181,18 +181,31 @@ def context_words(result: ContextBudget) -> str:
         f"With the other instruction the logits change by up to {result.max_logit_difference:.2f} "
         f"(KL {result.kl_nats:.3f} nats)"
     )
-    if "instruction" in gone:
-        return f"{words}The other one is shorter and stays. {change}: it is read, and this one is not."
-    if result.other_n_tokens and not result.other_n_kept[0]:
-        return f"{words}The other instruction is longer and falls out. {change}: this one is read."
-    moved = [
+    lost, lost_other = lost_instructions(result)
+    which = (
+        "The other one is shorter and stays. "
+        if lost
+        else "The other one is longer and falls out. "
+        if lost_other
+        else ""
+    )
+    unlike = [
         name
         for name, kept, other in zip(result.names[1:], result.n_kept[1:], result.other_n_kept[1:], strict=True)
         if kept != other
     ]
-    if moved:
-        return f"{words}{change}, but that is not its doing alone: it is of another length, which moves {', '.join(moved)}."
-    return f"{words}{change}: it is read."
+    if unlike:
+        return (
+            f"{words}{which}{change}, but not by the instruction alone: of {', '.join(unlike)} other tokens are kept."
+        )
+    return f"{words}{which}{change}: {'the other one' if lost else 'this one' if lost_other else 'it'} is read."
+
+
+def lost_instructions(result: ContextBudget) -> tuple[bool, bool]:
+    """Whether the instruction, and the other one in its place, fell out; one of no tokens cannot."""
+    sizes = ((result.n_tokens[0], result.n_kept[0]), (result.other_n_tokens, result.other_n_kept[0]))
+    first, other = (bool(tokens and not kept) for tokens, kept in sizes)
+    return first, other
 
 
 def _draw(frame: Frame, result: ContextBudget, parts: list[Part], marks: ChatMarks, choices: dict[str, Any]) -> None:
@@ -224,11 +237,10 @@ def _draw(frame: Frame, result: ContextBudget, parts: list[Part], marks: ChatMar
             else "Marks are what its chat template puts around messages."
         )
     )
-    lost = (result.n_tokens[0] > 0 == result.n_kept[0], result.other_n_tokens > 0 == result.other_n_kept[0])
     for place, name, is_lost, ids, probability in zip(
         st.columns(2),
         (choices["instruction"], choices["other"]),
-        lost,
+        lost_instructions(result),
         (result.top_ids, result.other_top_ids),
         (result.top_probability, result.other_top_probability),
         strict=True,

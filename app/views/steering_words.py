@@ -12,7 +12,7 @@ from analyses.steering_sweep import BREAKS_NATS, SteeringSweep
 from app.ui.token_text import percent
 from app.views.steering_choices import Setting
 
-HARM_NATS = 0.5  # a rise of the loss on neutral text up to this counts as little; about half of what a lost layer costs
+HARM_NATS = 0.5  # a rise of the loss on neutral text up to this counts as little, by convention of this page
 CONTROLS = {"add": "a random vector of the same size", "project_out": "the same share along a random direction"}
 
 

@@ -27,6 +27,7 @@ def draw_page(frame: Frame, answer: Any) -> None:
     draw_now(frame, text)
     st.header("What it rests on, at the end")
     _draw_causes(log)
+    st.caption(seeds_words(log, other))
     step = int(st.session_state.get(STEP, log.checkpoints[-1]))
     take_with_you(
         frame,
@@ -56,6 +57,24 @@ def finding_words(log: TrainingLog) -> list[Any]:
         f"{score[log.mark_of(start)]:.2f} to {score[log.mark_of(end)]:.2f}; without {named} the second copy costs "
         f"{without:.1f} nats per token at the end instead of {float(log.second_copy_loss_nats[-1]):.1f}."
     ]
+
+
+def seeds_words(*logs: TrainingLog) -> str:
+    """Which heads do it in each run; the runs differ in their seed alone."""
+    words = []
+    for log in logs:
+        heads = [f"L{one}H{number}" for one, number in log.induction_heads]
+        alone = ", ".join(
+            f"{float(log.ablated_second_copy_loss_nats[-1, *head]):.1f} without {name}"
+            for head, name in zip(log.induction_heads, heads, strict=True)
+        )
+        both = f", {float(log.together_second_copy_loss_nats[-1]):.1f} without all of them" if len(heads) > 1 else ""
+        n = f"{len(heads)} induction head{'' if len(heads) == 1 else 's'}"
+        words.append(
+            f"Seed {log.seed} ends with {n}: the second copy costs {float(log.second_copy_loss_nats[-1]):.1f} nats per token, "
+            f"{alone}{both}."
+        )
+    return " ".join(words)
 
 
 def _draw_causes(log: TrainingLog) -> None:

@@ -6,10 +6,10 @@ from analyses import kv_cache_bytes
 from analyses._architecture_costs import (
     CARDS,
     GIB,
+    causal_prefill_flops,
     decode_bound,
     decode_flops,
     intensity,
-    least_prefill_flops,
     multi_head_cache_bytes,
     prefill_flops,
     read_per_step_bytes,
@@ -91,7 +91,7 @@ def test_operations_with_experts_and_windows_by_hand():
 
 def test_the_least_prefill_is_the_sum_of_its_decode_steps():
     steps = sum(decode_flops(WINDOWED, seen) for seen in range(1, 13))
-    assert least_prefill_flops(WINDOWED, 12) == steps - 11 * 2 * 100 * 32  # eleven readouts fewer
+    assert causal_prefill_flops(WINDOWED, 12) == steps - 11 * 2 * 100 * 32  # eleven readouts fewer
 
 
 def test_llama_3_70b():
@@ -125,7 +125,7 @@ def test_bounds_of_llama_3_8b_on_an_h100():
     assert decode_bound(LLAMA_8B, H100, context=8192) == pytest.approx(3.35e12 / (read + 8192 * 131_072))
     eight = decode_bound(LLAMA_8B, H100, context=8192, users=8)
     assert eight == pytest.approx(8 * 3.35e12 / (read + 8 * 8192 * 131_072))
-    assert least_prefill_flops(LLAMA_8B, 8192) / H100.flops_per_second == pytest.approx(0.133, abs=0.001)
+    assert causal_prefill_flops(LLAMA_8B, 8192) / H100.flops_per_second == pytest.approx(0.133, abs=0.001)
     assert read_per_step_bytes(SMOL) == weight_bytes(SMOL)  # tied: the table is read to give the logits
 
 

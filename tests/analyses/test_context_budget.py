@@ -74,9 +74,20 @@ def test_an_instruction_counts_while_it_is_inside_and_is_gone_when_it_is_not(tin
     assert outside.top_ids.tolist() == np.argsort(-logits)[:5].tolist()
     assert outside.top_probability[0] == pytest.approx(np.exp(logits.max()) / np.exp(logits).sum(), abs=1e-5)
     kept = budget(pair.model, 15, "keep the instruction")
-    assert kept.other_n_kept.tolist()[1:] == kept.n_kept.tolist()[1:]
+    assert kept.other_n_kept.tolist() == [4, 0, 2, 5] and kept.other_n_tokens == 4
     assert kept.n_kept.tolist() == [3, 0, 2, 5] and kept.max_logit_difference > 0.01
     assert kept.ids.tolist() == [*YES, *second]
+
+
+def test_a_longer_instruction_falls_out_where_the_other_stays(tiny):
+    """Room for 14 tokens: the parts take 3 + 4 + 2 + 5 with one instruction, and 4 + 4 + 2 + 5 with the other."""
+    pair = tiny("llama")
+    found = budget(pair.model, 18)
+    rest = (31, 32, 33, 34, 41, 42, *QUESTION)
+    assert (found.n_kept.tolist(), found.other_n_kept.tolist()) == ([3, 4, 2, 5], [0, 4, 2, 5])
+    assert found.ids.tolist() == [*YES, *rest] and found.other_ids.tolist() == list(rest)
+    apart = plain_logits(pair, [*YES, *rest]) - plain_logits(pair, rest)
+    assert found.max_logit_difference == pytest.approx(np.abs(apart).max(), abs=1e-4)
 
 
 @pytest.mark.parametrize("window", range(6, 24))

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from analyses._decoding import Sampler, Written, largest, new_text, normaliser_and_entropy
-from analyses.sampling import reshape_distribution
+from analyses._decoding import Sampler, Written, largest, new_text
+from analyses.sampling import logsumexp_and_entropy, reshape_distribution
 from tests.tiny import tiny_tokenizer
 
 
@@ -102,12 +102,12 @@ def test_the_space_of_the_first_new_token_stays():
 
 
 @pytest.mark.parametrize("offset", [0.0, 300.0, -80.0])
-def test_the_normaliser_and_the_entropy_are_those_of_torch_in_float64(offset):
+def test_the_log_sum_and_the_entropy_are_those_of_torch_in_float64(offset):
     logits = (np.random.default_rng(3).normal(scale=4, size=5000) + offset).astype(np.float32)
     logits[7] = -np.inf  # a token that cannot be
     log_p = torch.tensor(logits).double().log_softmax(-1)
-    log_total, entropy = normaliser_and_entropy(logits)
-    assert log_total == pytest.approx(float(torch.tensor(logits).double().logsumexp(-1)), abs=1e-9)
+    log_sum, entropy = logsumexp_and_entropy(logits)
+    assert log_sum == pytest.approx(float(torch.tensor(logits).double().logsumexp(-1)), abs=1e-9)
     assert entropy == pytest.approx(float(torch.distributions.Categorical(logits=log_p).entropy()), abs=1e-9)
 
 

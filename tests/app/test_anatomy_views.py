@@ -185,3 +185,13 @@ def test_a_saved_view_knows_every_choice_of_the_page():
     assert all(CHOICES["config"](source) for source in SOURCES)
     assert all(CHOICES["beside"](source) for source in OTHERS)
     assert not CHOICES["config"]("another model") and not CHOICES["revealed"]("yes")
+
+
+def test_the_operations_of_one_more_token_are_those_of_the_printed_formula():
+    """By hand for the embedded model: block matrices 106,168,320, V x d = 49,152 x 576, H x h = 576, thirty layers."""
+    shown = tables(page(revealed="true", detail="Memory"))
+    by_hand = 2 * (106_168_320 + 49_152 * 576) + 4 * 576 * 30 * 8_192
+    assert operations(by_hand) in shown and "+ 4 × H × h × tokens seen, summed over layers, at 8,192 tokens" in shown
+    assert operations(2 * (106_168_320 + 49_152 * 576) + 4 * 576 * 8_192) not in shown, "one layer alone"
+    assert "does not fit" not in shown
+    assert "does not fit" in tables(page(revealed="true", detail="Memory", cache_users="900000"))

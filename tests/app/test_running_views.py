@@ -202,14 +202,14 @@ def test_the_budget_in_words():
     inside = context_words(budget((10, 30, 20), difference=2.5))
     assert "Everything fits. With the other instruction the logits change by up to 2.50 (KL 0.250 nats)" in inside
     one_gone = context_words(budget((10, 30, 20), difference=2.5, other=(0, 30, 20)))
-    assert (
-        one_gone.endswith("(KL 0.250 nats): this one is read.")
-        and "The other instruction is longer and falls out" in one_gone
-    )
+    assert "The other one is longer and falls out. With the other" in one_gone
+    assert one_gone.endswith("(KL 0.250 nats): this one is read.")
     this_gone = context_words(budget((0, 30, 20), difference=2.5, other=(12, 30, 20), same=False))
-    assert this_gone.endswith("it is read, and this one is not.") and "Fell out: instruction." in this_gone
+    assert this_gone.endswith("(KL 0.250 nats): the other one is read.") and "Fell out: instruction." in this_gone
     moved = context_words(budget((10, 30, 20), difference=2.5, other=(12, 0, 20)))
-    assert moved.endswith("not its doing alone: it is of another length, which moves exchange 1.")
+    assert moved.endswith("but not by the instruction alone: of exchange 1 other tokens are kept.")
+    both = context_words(budget((10, 30, 20), difference=2.5, other=(0, 30, 18)))
+    assert "falls out" in both and both.endswith("of question other tokens are kept.") and "is read" not in both
     assert "Both instructions are the same tokens" in context_words(budget((10, 30, 20), same=True))
     assert "lost its first 5 tokens" in context_words(budget((0, 0, 15)))
 

@@ -7,6 +7,7 @@ from analyses import load_training_log, run_training_film
 from app.figures.training import curves_figure, transition
 from app.ui.token_text import percent
 from app.views.training_choices import TEXT
+from app.views.training_page import seeds_words
 from tests.app.driver import ROOT, component, fine, said, sentence, submit
 
 
@@ -28,6 +29,14 @@ def page(real):
         return fine(app.run())
 
     return opened
+
+
+def test_what_differs_between_the_seeds_is_said(log):
+    """The figures are the record's (docs/log.md has them from the day of training)."""
+    assert seeds_words(log, load_training_log("tiny-induction-second-seed")) == (
+        "Seed 1 ends with 1 induction head: the second copy costs 2.6 nats per token, 10.0 without L1H3. Seed 0 ends with 2 "
+        "induction heads: the second copy costs 2.6 nats per token, 6.4 without L1H0, 5.1 without L1H2, 10.1 without all of them."
+    )
 
 
 def test_the_finding_is_the_record_s_and_says_a_phase_change(log):
